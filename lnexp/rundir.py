@@ -1,0 +1,127 @@
+"""The run folder: the only thing that training, reports and trackers share.
+
+outputs/<sweep>/<run_name>-<id8>/
+  config.yaml     the run, resolved            status.json   state, updates, wall_s, reason
+  env.json        versions, machine, data      scores.json   final scores with their identity
+  metrics.jsonl   one row an event             hyp.*.txt     translations, one a line
+  checkpoints/    best.pt, last.pt             train.log     what the run said
+
+Every write is whole or absent (temporary file, fsync, rename); metrics.jsonl is appended and flushed a row.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lnexp.errors import UserError
+
+# The closed list of row fields: name -> (display name, unit). Rows may hold no other.
+FIELDS = {
+    "split": ("split", ""),
+    "updates": ("updates", ""),
+    "epoch": ("epoch", ""),
+    "wall_s": ("wall-clock", "s"),
+    "lr": ("learning rate", ""),
+    "loss_bits": ("loss, label-smoothed", "bits/token"),
+    "nll_bits": ("cross-entropy", "bits/token"),
+    "bleu": ("BLEU", ""),
+    "gnorm": ("gradient norm", ""),
+    "tokens_per_s": ("target tokens a second", "1/s"),
+}
+STATES = ("running", "done", "diverged", "failed", "interrupted")
+
+Row = dict[str, Any]
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    temporary = path.with_name(path.name + ".tmp")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _finite(value: Any) -> Any:
+    """Spell non-finite numbers as strings ("nan", "inf"), so that every line is valid JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {k: _finite(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(v) for v in value]
+    return value
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise UserError(f"{path}: cannot be read as JSON ({error}); delete it to have it made again") from None
+
+
+class RowFile:
+    """metrics.jsonl, open for appending. A half-written last line (a killed run) is cut off first."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "metrics.jsonl"
+        if self._path.exists():
+            raw = self._path.read_bytes()
+            whole = raw[: raw.rfind(b"\n") + 1]
+            if whole != raw:
+                self._path.write_bytes(whole)
+        self._file = open(self._path, "a", encoding="utf-8")
+
+    def write(self, row: Row) -> None:
+        unknown = set(row) - set(FIELDS)
+        if unknown:
+            raise ValueError(f"row fields outside the list: {sorted(unknown)}")
+        self._file.write(json.dumps(_finite(row), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def rows(folder: Path) -> Iterator[Row]:
+    """Read metrics.jsonl; a torn last line is passed over, non-finite numbers come back as floats."""
+    path = folder / "metrics.jsonl"
+    if not path.exists():
+        return
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if not line.endswith("\n"):
+                return
+            row = json.loads(line)
+            yield {k: float(v) if v in ("nan", "inf", "-inf") else v for k, v in row.items()}
+
+
+def cut_rows(folder: Path, updates: int) -> None:
+    """Drop rows after `updates`: a resumed run writes them again."""
+    path = folder / "metrics.jsonl"
+    if path.exists():
+        kept = [json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows(folder) if row["updates"] <= updates]
+        write_text(path, "".join(kept))
+
+
+def write_status(folder: Path, state: str, updates: int, wall_s: float, reason: str | None = None) -> None:
+    assert state in STATES
+    write_json(
+        folder / "status.json", {"state": state, "updates": updates, "wall_s": round(wall_s, 3), "reason": reason}
+    )
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """Give status.json, or None where a run has not begun."""
+    path = folder / "status.json"
+    return read_json(path) if path.exists() else None
