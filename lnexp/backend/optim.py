@@ -30,9 +30,7 @@ class TorchOptimizer(FairseqOptimizer):
         if cfg.name == "adam":
             self._optimizer = torch.optim.AdamW(params, **common, **moments, fused=True)
         elif cfg.name == "radam":
-            self._optimizer = torch.optim.RAdam(
-                params, **common, **moments, decoupled_weight_decay=True, foreach=True
-            )
+            self._optimizer = torch.optim.RAdam(params, **common, **moments, decoupled_weight_decay=True, foreach=True)
         else:
             self._optimizer = torch.optim.SGD(params, **common, fused=True)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -186,33 +185,7 @@ class Session:
         self._batches = None
         self._trainer.set_num_updates(state["updates"])
 
-    def debug_model(self) -> torch.nn.Module:
-        """The model itself, for probes."""
+    @property
+    def model(self) -> torch.nn.Module:
+        """The model itself, for probes and checks."""
         return self._trainer.get_model()
-
-    def save(self, path: Path) -> None:
-        """Write `state` whole or not at all."""
-        save_checkpoint(self.state(), path)
-
-
-def save_checkpoint(state: dict[str, Any], path: Path) -> None:
-    """Write a checkpoint whole or not at all (temporary file, fsync, rename)."""
-    import os
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
-        torch.save(state, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
-
-
-def read_checkpoint(path: Path) -> dict[str, Any]:
-    """Read a checkpoint without running any code it may hold; UserError where it cannot be read."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such checkpoint; train the run first") from None
-    except Exception as error:
-        raise UserError(f"{path}: not a readable checkpoint ({type(error).__name__}); delete it to go on") from None

@@ -1,0 +1,170 @@
+"""The command `lnexp`: one verb, one call. Each verb imports its stage itself, so that `table` never loads torch.
+
+Exit codes: 0 done, 1 a run failed, 2 the input was wrong (one line on stderr), 130/143 stopped by a signal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from lnexp import __version__
+from lnexp.errors import UserError
+
+USAGE = """usage: lnexp VERB [name=value ...]
+
+  doctor      check versions, fairseq, devices, disk and W&B; a mend for each fault
+  show        print the resolved run(s), their id, learning rate and batch; start nothing
+  prepare     make the training data of a corpus (done by train where it is missing)
+  train       train a run or a sweep; what is done is skipped, what was cut goes on
+  eval        translate and score a trained run again:      lnexp eval RUN_FOLDER [decode=greedy]
+  status      what was wanted, is done, runs, diverged, failed:  lnexp status SWEEP
+  table       the results beside the paper's words:         lnexp table SWEEP [--format md|csv|latex|json]
+  dashboard   one HTML page of curves and results:          lnexp dashboard SWEEP
+
+Settings are Hydra's: name=value, groups as model=post_ln, several values with -m:
+  lnexp train -m model=post_ln,pre_ln schedule.warmup_updates=0,200
+  lnexp train sweep=demo
+`lnexp VERB --help` says more; `lnexp --version` gives the version.
+"""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; give its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return 0
+    if arguments[0] == "--version":
+        print(f"lnexp {__version__}")
+        return 0
+    verb, rest = arguments[0], arguments[1:]
+    try:
+        if verb not in VERBS:
+            raise UserError(f"{verb}: no such verb; one of {', '.join(VERBS)}")
+        if any(a in ("-h", "--help") for a in rest):
+            print(_help(verb), end="")
+            return 0
+        return VERBS[verb](rest)
+    except UserError as error:
+        print(f"lnexp {verb}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 0
+
+
+def _help(verb: str) -> str:
+    line = next(line for line in USAGE.splitlines() if line.strip().startswith(verb + " "))
+    if verb in ("show", "train", "prepare"):
+        from lnexp.reference import settings
+
+        return f"{line.strip()}\n\n{settings()}"
+    return f"{line.strip()}\n\nA folder may be named by its path or, below outputs/, by the sweep's name alone.\n"
+
+
+def _doctor(arguments: list[str]) -> int:
+    from lnexp.doctor import examine
+
+    _none(arguments)
+    return examine()
+
+
+def _show(arguments: list[str]) -> int:
+    from lnexp.launch import plan
+    from lnexp.show import describe
+
+    print(describe(plan(arguments)), end="")
+    return 0
+
+
+def _prepare(arguments: list[str]) -> int:
+    from lnexp.console import say
+    from lnexp.data.prepare import prepare
+    from lnexp.launch import plan
+
+    for data, cache in {
+        (str(job.run.data)): (job.run.data, job.run.paths.cache) for job in plan(arguments).jobs
+    }.values():
+        prepared = prepare(data, Path(cache).expanduser(), say)
+        say(f"{data.name} {data.src}-{data.tgt}: data {prepared.fingerprint} in {prepared.folder}")
+    return 0
+
+
+def _train(arguments: list[str]) -> int:
+    from lnexp.sweep import run_all
+
+    return run_all(arguments)
+
+
+def _eval(arguments: list[str]) -> int:
+    from lnexp.console import say
+    from lnexp.evaluate import evaluate
+    from lnexp.launch import cores, decode_of
+    from lnexp.report.collect import find
+
+    if not arguments:
+        raise UserError("name a run folder: lnexp eval outputs/demo/RUN [decode=greedy]")
+    folder, overrides = find(Path(arguments[0])), arguments[1:]
+    run, decode = decode_of(folder, overrides)
+    for entry in evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say):
+        say(
+            "{split} {metric} {value:.2f}  ({n_sentences} sentences, {decode}, data {data}, {signature})".format(
+                **entry
+            )
+        )
+    return 0
+
+
+def _status(arguments: list[str]) -> int:
+    from lnexp.report.status import status
+
+    print(status(Path(_one(arguments, "a sweep or run folder"))), end="")
+    return 0
+
+
+def _table(arguments: list[str]) -> int:
+    from lnexp.report import table
+
+    form, rest = "md", list(arguments)
+    if "--format" in rest:
+        at = rest.index("--format")
+        form = rest[at + 1] if at + 1 < len(rest) else ""
+        del rest[at : at + 2]
+    path = Path(_one(rest, "a sweep or run folder"))
+    written = table.write(path, form)
+    print(written.read_text(encoding="utf-8"))
+    print(written)
+    return 0
+
+
+def _dashboard(arguments: list[str]) -> int:
+    from lnexp.report import dashboard
+
+    print(dashboard.write(Path(_one(arguments, "a sweep or run folder"))))
+    return 0
+
+
+def _one(arguments: list[str], what: str) -> str:
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        raise UserError(f"{' '.join(arguments) or 'nothing given'}: need {what}, as in outputs/demo or just demo")
+    return arguments[0]
+
+
+def _none(arguments: list[str]) -> None:
+    if arguments:
+        raise UserError(f"{' '.join(arguments)}: this verb takes no settings")
+
+
+VERBS: dict[str, Callable[[list[str]], int]] = {
+    "doctor": _doctor,
+    "show": _show,
+    "prepare": _prepare,
+    "train": _train,
+    "eval": _eval,
+    "status": _status,
+    "table": _table,
+    "dashboard": _dashboard,
+}

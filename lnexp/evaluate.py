@@ -1,0 +1,108 @@
+"""Translate a split and score it: one path for validation in training, the final scores and `lnexp eval`.
+
+In: a session (or a run folder) and a Decode. Out: text, hyp.*.txt and scores.json entries that carry their identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lnexp import rundir
+from lnexp.config import Decode, Run, load
+from lnexp.errors import UserError
+
+if TYPE_CHECKING:
+    from lnexp.backend.session import Session
+    from lnexp.data.prepare import Prepared
+
+FINAL_SPLITS = ("valid", "test")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One split, translated: detokenised lines and their two scores (sacreBLEU first)."""
+
+    lines: list[str]
+    scores: list[Any]
+
+
+def label(decode: Decode) -> str:
+    """Name a decoding in few characters: beam5-lp1.2-len1x+50."""
+    return f"beam{decode.beam}-lp{decode.lenpen:g}-len{decode.max_len_a:g}x+{decode.max_len_b}"
+
+
+def translate(session: Session, data: Prepared, run: Run, split: str, decode: Decode) -> Translation:
+    """Translate `split` with the session's parameters and score it against raw and tokenised references."""
+    from lnexp import score
+    from lnexp.data.text import detokenize, undo_bpe
+
+    lang = run.data.tgt
+    tokens = list(undo_bpe(session.translate(split, decode)))
+    lines = list(detokenize(tokens, lang)) if run.data.tokenizer == "moses" else tokens
+    # Lower-cased models can only be scored without case; the signature says so (case:lc).
+    scores = [
+        score.sacrebleu(lines, data.raw(split, lang), lowercase=run.data.lowercase),
+        score.tokenized_bleu(tokens, data.tokenized(split, lang)),
+    ]
+    return Translation(lines, scores)
+
+
+def entries(translation: Translation, split: str, decode: Decode, checkpoint: str, data: Prepared) -> list[dict]:
+    """Give the scores.json entries of a translated split."""
+    return [
+        {
+            "split": split,
+            "metric": bleu.metric,
+            "value": round(bleu.value, 4),
+            "signature": bleu.signature,
+            "checkpoint": checkpoint,
+            "n_sentences": bleu.n_sentences,
+            "decode": label(decode),
+            "data": data.fingerprint,
+        }
+        for bleu in translation.scores
+    ]
+
+
+def write(
+    folder: Path, found: dict[str, Translation], run: Run, decode: Decode, checkpoint: str, data: Prepared
+) -> None:
+    """Put hypotheses and scores into the run folder; a decoding scored before is replaced, others stay."""
+    path = folder / "scores.json"
+    old = rundir.read_json(path) if path.exists() else []
+    new = [entry for split, done in found.items() for entry in entries(done, split, decode, checkpoint, data)]
+    key = ("split", "metric", "checkpoint", "decode")
+    taken = {tuple(entry[k] for k in key) for entry in new}
+    own = decode == run.decode
+    for split, done in found.items():
+        name = f"hyp.{split}.txt" if own else f"hyp.{split}.{label(decode)}.txt"
+        rundir.write_text(folder / name, "".join(line + "\n" for line in done.lines))
+    rundir.write_json(path, [e for e in old if tuple(e.get(k) for k in key) not in taken] + new)
+
+
+def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say: Callable[[str], None]) -> list[dict]:
+    """Translate valid and test again from a run folder's best checkpoint; gives what was written to scores.json."""
+    run = load(folder / "config.yaml")
+    checkpoint = folder / "checkpoints" / "best.pt"
+    if not checkpoint.exists():
+        raise UserError(f"{folder}: no checkpoints/best.pt to translate with; train the run first")
+    from lnexp.backend import open_session
+    from lnexp.backend.checkpoint import read
+    from lnexp.data.prepare import prepare
+
+    data = prepare(run.data, cache, say)
+    trained_on = rundir.read_json(folder / "env.json")["data_fingerprint"]
+    if data.fingerprint != trained_on:
+        raise UserError(f"{folder}: trained on data {trained_on}, but {run.data.name} is now {data.fingerprint}")
+    session = open_session(run, data, threads)
+    session.load_state(read(checkpoint), optimizer=False)
+    chosen = decode or run.decode
+    found = {}
+    for split in FINAL_SPLITS:
+        say(f"translating {split} with {label(chosen)}")
+        found[split] = translate(session, data, run, split, chosen)
+    write(folder, found, run, chosen, "best", data)
+    return [entry for split, done in found.items() for entry in entries(done, split, chosen, "best", data)]

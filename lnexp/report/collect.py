@@ -1,0 +1,238 @@
+"""Run folders in, typed results out.
+
+In: a run folder, a sweep folder, or a sweep's name under outputs/. Out: one Result a run, asked for or found.
+The only reader of run folders in the reports, so that table, status and dashboard cannot disagree about a run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lnexp import rundir
+from lnexp.config import Run
+from lnexp.errors import UserError
+from lnexp.report.frozen import read_config
+
+DAMAGED, MISSING = "damaged", "missing"
+# Every state a report knows, in the order in which it lists them.
+STATES = ("done", "running", "diverged", "failed", "interrupted", DAMAGED, MISSING)
+_DEPTH = 2  # outputs/ itself -> sweep -> run
+
+Flat = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One entry of scores.json: a number and everything that says which number it is."""
+
+    split: str
+    metric: str
+    value: float
+    signature: str
+    checkpoint: str
+    n_sentences: int
+    decode: str
+    data: str
+
+
+@dataclass
+class Result:
+    """What is known of one run."""
+
+    folder: Path
+    state: str
+    config: dict[str, Any] = field(default_factory=dict)
+    """Nested, as in config.yaml; empty where the run is missing."""
+    updates: int = 0
+    wall_s: float = 0.0
+    reason: str | None = None
+    scores: list[Score] = field(default_factory=list)
+    env: dict[str, Any] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    """What the launcher was asked for, where it wrote that down."""
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def seed(self) -> int | None:
+        return self.config.get("seed")
+
+    @cached_property
+    def flat(self) -> Flat:
+        """{"group.field": value}; a field younger than the run has its neutral value, as config.py promises."""
+        return {**NEUTRAL, **flatten(self.config)} if self.config else {}
+
+    @cached_property
+    def rows(self) -> list[rundir.Row]:
+        """metrics.jsonl, read when first asked for."""
+        try:
+            return [row for row in rundir.rows(self.folder) if isinstance(row.get("updates"), int)]
+        except (ValueError, AttributeError, OSError) as error:
+            raise UserError(f"{self.folder / 'metrics.jsonl'}: cannot be read as rows of JSON ({error})") from None
+
+    def forgive(self) -> Result:
+        """Read the rows now; damaged ones make the run damaged and leave it without rows, instead of an error."""
+        try:
+            _ = self.rows
+        except UserError as error:
+            self.state, self.reason = DAMAGED, str(error)
+            self.__dict__["rows"] = []
+        return self
+
+    def series(self, split: str, name: str) -> list[tuple[int, float]]:
+        """Give (updates, value) for every row of a split that has this field as a number."""
+        found = ((row["updates"], row.get(name)) for row in self.rows if row.get("split") == split)
+        return [(u, float(v)) for u, v in found if isinstance(v, int | float)]
+
+
+def flatten(value: Mapping[str, Any], prefix: str = "") -> Flat:
+    """Give nested mappings as {"a.b": leaf}."""
+    flat: Flat = {}
+    for key, item in value.items():
+        if isinstance(item, Mapping):
+            flat.update(flatten(item, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = item
+    return flat
+
+
+def nested(flat: Flat) -> dict[str, Any]:
+    """The way back from `flatten`."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *path, leaf = name.split(".")
+        place = tree
+        for part in path:
+            place = place.setdefault(part, {})
+        place[leaf] = value
+    return tree
+
+
+NEUTRAL = flatten(asdict(Run()))
+"""Every field of a run with its neutral value, flat."""
+
+
+def find(path: Path | str, outputs: Path | str = "outputs") -> Path:
+    """Give the folder that PATH means: a folder as it stands, else a sweep of that name under outputs/."""
+    path, named = Path(path), Path(outputs) / path
+    folder = path if path.is_dir() else named
+    if not folder.is_dir():
+        place = "not a folder" if path.exists() else "no such folder"
+        known = sorted(p.name for p in _subfolders(Path(outputs)))[:8]
+        hint = f"{outputs}/ has {', '.join(known)}" if known else f"nothing lies under {outputs}/ yet"
+        raise UserError(f"{path}: {place}; {hint}")
+    if not _run_folders(folder, _DEPTH) and not list(_sweep_files(folder)):
+        raise UserError(f"{path}: no runs here (no config.yaml below it)")
+    return folder
+
+
+def collect(path: Path | str, strict: bool = True, outputs: Path | str = "outputs") -> list[Result]:
+    """Read every run at PATH, and add those that sweep.json asked for and that are not there.
+
+    A damaged file raises UserError; with strict=False it makes a result of state "damaged" whose reason says so.
+    """
+    folder = find(path, outputs)
+    wanted: dict[Path, tuple[str, ...]] = {}
+    spoilt = []
+    for file in _sweep_files(folder):
+        try:
+            wanted.update(_wanted(file))
+        except UserError as error:
+            if strict:
+                raise
+            spoilt.append(Result(file, DAMAGED, reason=str(error)))
+    found = _run_folders(folder, _DEPTH)
+    results = [_read(run, wanted.get(run, ()), strict) for run in found]
+    results += [
+        Result(run, MISSING, reason="not begun", overrides=overrides)
+        for run, overrides in sorted(wanted.items())
+        if run not in set(found)
+    ]
+    return results + spoilt
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            return [Path(e.path) for e in sorted(entries, key=lambda e: e.name) if e.is_dir() and e.name[0] != "."]
+    except OSError:
+        return []
+
+
+def _run_folders(folder: Path, depth: int) -> list[Path]:
+    if (folder / "config.yaml").is_file():
+        return [folder]
+    return [run for sub in _subfolders(folder) for run in _run_folders(sub, depth - 1)] if depth else []
+
+
+def _sweep_files(folder: Path) -> list[Path]:
+    places = [folder, *_subfolders(folder)] if not (folder / "config.yaml").is_file() else []
+    return [place / "sweep.json" for place in places if (place / "sweep.json").is_file()]
+
+
+def _wanted(file: Path) -> dict[Path, tuple[str, ...]]:
+    """Read sweep.json, the launcher's list of what was asked for: run folder -> overrides."""
+    content = rundir.read_json(file)
+    try:
+        return {
+            file.parent / Path(w["folder"]).name: tuple(map(str, w.get("overrides", ()))) for w in content["wanted"]
+        }
+    except (TypeError, KeyError, AttributeError):
+        raise UserError(f'{file}: need {{"sweep": ..., "wanted": [{{"folder": ..., "overrides": [...]}}]}}') from None
+
+
+def _read(folder: Path, overrides: tuple[str, ...], strict: bool) -> Result:
+    result = Result(folder, DAMAGED, overrides=overrides)
+    try:
+        result.config = read_config(folder / "config.yaml")
+        status = rundir.read_status(folder)
+        if status is None:
+            result.state, result.reason = MISSING, "not begun"
+        else:
+            _expect(status, folder / "status.json", dict)
+            if status.get("state") not in rundir.STATES:
+                raise UserError(f"{folder / 'status.json'}: state {status.get('state')!r} is none of {rundir.STATES}")
+            # Everything is read before the state is set: a run with one damaged file is damaged, not half done.
+            result.updates, wall_s = int(status.get("updates") or 0), float(status.get("wall_s") or 0)
+            result.wall_s = wall_s if math.isfinite(wall_s) else 0.0
+            result.reason = status.get("reason")
+        result.env = _read_optional(folder / "env.json", dict)
+        result.scores = [_score(s, folder / "scores.json") for s in _read_optional(folder / "scores.json", list)]
+        result.state = status["state"] if status else MISSING
+    except (UserError, ValueError, TypeError) as error:
+        problem = error if isinstance(error, UserError) else UserError(f"{folder / 'status.json'}: {error}")
+        if strict:
+            raise problem from None
+        result.state, result.reason = DAMAGED, str(problem)
+    return result
+
+
+def _read_optional(path: Path, kind: type) -> Any:
+    if not path.exists():
+        return kind()
+    content = rundir.read_json(path)
+    _expect(content, path, kind)
+    return content
+
+
+def _expect(content: Any, path: Path, kind: type) -> None:
+    if not isinstance(content, kind):
+        raise UserError(f"{path}: need a {'mapping' if kind is dict else 'list'}, found {type(content).__name__}")
+
+
+def _score(entry: Any, path: Path) -> Score:
+    try:
+        text = {k: str(entry[k]) for k in ("split", "metric", "signature", "checkpoint", "decode", "data")}
+        return Score(value=float(entry["value"]), n_sentences=int(entry["n_sentences"]), **text)
+    except (TypeError, KeyError, ValueError) as error:
+        raise UserError(
+            f"{path}: a score lacks or misspells {error}; `lnexp eval {path.parent}` makes it again"
+        ) from None

@@ -1,0 +1,119 @@
+"""Results in, groups out: runs that differ in nothing but the seed, in a fixed order, and the factors that vary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from lnexp import config as configs
+from lnexp.report.collect import NEUTRAL, STATES, Flat, Result, nested
+
+ALWAYS = ("model.norm", "schedule.warmup_updates")
+# The factors people sweep stand first; the others follow by name.
+_ORDER = (*ALWAYS, "optim.name", "optim.lr", "schedule.name", "data.name")
+
+
+@dataclass
+class Group:
+    """Runs of one configuration, over seeds."""
+
+    flat: Flat
+    runs: list[Result] = field(default_factory=list)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Nested, without what only names or places a run."""
+        return nested(self.flat)
+
+    @property
+    def states(self) -> dict[str, int]:
+        found = [r.state for r in self.runs]
+        return {state: found.count(state) for state in STATES if state in found}
+
+    @property
+    def seeds(self) -> list[int]:
+        return sorted({r.seed for r in self.runs if r.seed is not None})
+
+
+def identity(flat: Flat) -> Flat:
+    """Keep what makes a configuration: neither the seed nor what only names, places or speeds up a run."""
+    outside = configs._NOT_IDENTITY
+    return {k: v for k, v in flat.items() if k != "seed" and k not in outside and k.split(".")[0] not in outside}
+
+
+def group(results: Iterable[Result]) -> list[Group]:
+    """Gather runs that differ in the seed alone. A missing run joins the group that its overrides belong to."""
+    groups: dict[str, Group] = {}
+    by_overrides: dict[tuple[str, ...], str] = {}
+    begun: list[Result] = []
+    late: list[Result] = []
+    for result in results:
+        (begun if result.flat else late).append(result)
+    for result in begun:
+        flat = identity(result.flat)
+        key = repr(sorted(flat.items()))
+        groups.setdefault(key, Group(flat)).runs.append(result)
+        if result.overrides:
+            by_overrides[_without_seed(result.overrides)] = key
+    shared = _shared([g.flat for g in groups.values()])
+    everywhere = set.intersection(*(set(r.overrides) for r in begun)) if begun else set()
+    for result in late:
+        asked = _without_seed(result.overrides)
+        # Without overrides nothing says that two missing runs are alike, so each stands alone.
+        key = by_overrides.setdefault(asked, repr(asked)) if asked else result.name
+        if key not in groups:
+            groups[key] = Group(_guess(asked, everywhere, shared))
+        groups[key].runs.append(result)
+    order = factors([g.flat for g in groups.values()])
+    return sorted(groups.values(), key=lambda g: [_sortable(g.flat.get(k)) for k in order])
+
+
+def _without_seed(overrides: Sequence[str]) -> tuple[str, ...]:
+    return tuple(sorted(o for o in overrides if not o.lstrip("+").startswith("seed=")))
+
+
+def _shared(flats: Sequence[Flat]) -> Flat:
+    """Keep what all of these agree on."""
+    first, rest = (flats[0], flats[1:]) if flats else ({}, [])
+    return {k: v for k, v in first.items() if all(f.get(k) == v for f in rest)}
+
+
+def _guess(overrides: Sequence[str], everywhere: set[str], shared: Flat) -> Flat:
+    """Tell the configuration of a run that has none yet from its overrides.
+
+    What they say outright is taken. What the begun runs share is added only if nothing is left that could change
+    it: an override such as size=tiny that they do not all have sets fields that cannot be known from here.
+    """
+    flat: Flat = {}
+    clear = bool(overrides)
+    for override in overrides:
+        name, _, text = override.lstrip("+").partition("=")
+        if name == "model" and re.fullmatch("(post|pre)_ln", text):
+            flat["model.norm"] = text[:-3]
+        elif name in NEUTRAL:
+            try:
+                flat[name] = int(text) if re.fullmatch(r"-?\d+", text) else float(text)
+            except ValueError:
+                flat[name] = text
+        else:
+            clear = clear and override in everywhere
+    return identity({**shared, **flat} if clear else flat)
+
+
+def _sortable(value: Any) -> tuple[int, float, str]:
+    # post before pre, small numbers before large, text by letter, unknown last.
+    if value is None:
+        return (2, 0.0, "")
+    return (0, float(value), "") if isinstance(value, int | float) else (1, 0.0, str(value))
+
+
+def factors(flats: Sequence[Flat]) -> list[str]:
+    """Name the factors: model and warm-up always, then every key that takes more than one value, in a fixed order."""
+    values: dict[str, set[str]] = {}
+    for flat in flats:
+        for key, value in flat.items():
+            values.setdefault(key, set()).add(repr(value))
+    varying = {k for k, seen in values.items() if len(seen) > 1}
+    return [k for k in _ORDER if k in varying or k in ALWAYS] + sorted(varying - set(_ORDER))

@@ -1,0 +1,62 @@
+"""`lnexp show`: what a command line means, before anything is started."""
+
+from __future__ import annotations
+
+from lnexp.config import Run, freeze
+from lnexp.launch import Job, Plan
+from lnexp.schedule import describe as formula
+from lnexp.schedule import lr
+
+# The updates at which the paper's own readings of its schedules differ (one IWSLT14 epoch is about 1,100 updates).
+KEY_UPDATES = (1, 500, 1100, 4000, 7700, 16500)
+
+
+def describe(plan: Plan) -> str:
+    """Give the resolved config and the figures behind it; a sweep's runs are listed below the first one's config."""
+    first = plan.jobs[0]
+    text = freeze(first.run) + "\n" + _figures(first)
+    if plan.multirun:
+        text += f"\nsweep: {len(plan.jobs)} runs, {plan.side_by_side} at a time; the config above is the first one's\n"
+        width = max(len(job.folder.name) for job in plan.jobs)
+        text += "".join(f"  {job.folder.name.ljust(width)}  {' '.join(job.overrides)}\n" for job in plan.jobs)
+    return text
+
+
+def _figures(job: Job) -> str:
+    run = job.run
+    lines = {
+        "run id": job.id,
+        "folder": str(job.folder),
+        "norm": f"{run.model.norm}-LN in encoder and decoder, "
+        + ("final LayerNorm on both stacks" if run.model.norm == "pre" else "no final LayerNorm"),
+        "tokens per update": f"{run.tokens_per_update:,}" + _passes(run),
+        "schedule": f"{run.schedule.name}: {formula(run.schedule)}, lr_max = {run.optim.lr:g}",
+        "lr at update": ", ".join(f"{t:,}: {lr(run.schedule, run.optim.lr, t):.3g}" for t in _key_updates(run)),
+        "stops after": _bounds(run),
+    }
+    if run.schedule.name == "step_drop":
+        lines["lr at update"] += f" (before epoch {run.schedule.drop_epoch})"
+    if run.expected:
+        lines["paper"] = run.expected
+    width = max(map(len, lines))
+    return "".join(f"{name.ljust(width)}  {value}\n" for name, value in lines.items())
+
+
+def _key_updates(run: Run) -> list[int]:
+    end = run.max_updates
+    chosen = {t for t in (*KEY_UPDATES, run.schedule.warmup_updates) if t >= 1 and (not end or t <= end)}
+    return sorted(chosen | ({end} if end else set()))
+
+
+def _passes(run: Run) -> str:
+    import math
+
+    if not run.devices.max_tokens or run.devices.max_tokens >= run.tokens_per_update:
+        return ""
+    return f" in {math.ceil(run.tokens_per_update / run.devices.max_tokens)} passes"
+
+
+def _bounds(run: Run) -> str:
+    words = {"max_updates": "updates", "max_epochs": "epochs", "max_wall_s": "seconds of training",
+             "patience": "validations without a better loss"}  # fmt: skip
+    return ", or ".join(f"{getattr(run, name):,} {word}" for name, word in words.items() if getattr(run, name))

@@ -1,0 +1,60 @@
+"""`lnexp train`: check every run first, launch what is not done, end with a line a state.
+
+Hydra's sweeper and launcher do the launching; what each run came to is read from its folder, whatever ran it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from lnexp import launch
+from lnexp.console import say, watch
+from lnexp.launch import Plan
+from lnexp.rundir import read_status
+from lnexp.train import ENDED
+
+
+def run_all(arguments: list[str]) -> int:
+    """Train what `arguments` ask for; exit code 1 where a run failed, 2 where a single run's input was wrong."""
+    plan = launch.plan(arguments)
+    sweep = plan.jobs[0].folder.parent
+    launch.check_writable(sweep)
+    if plan.multirun:
+        launch.record_wanted(plan.jobs)
+    before = [state(job) for job in plan.jobs]
+    if all(s in ENDED for s in before):
+        for job in plan.jobs:
+            say(f"{job.folder.name}: {state(job)} already, nothing to train")
+        return 0
+    if plan.multirun:
+        say(f"{sweep}: {len(plan.jobs)} runs, {sum(s in ENDED for s in before)} of them ended, "
+            f"{plan.side_by_side} at a time on {launch.cores()} cores")  # fmt: skip
+    launch.user_errors.clear()
+    total = sum(job.run.max_updates for job in plan.jobs)
+    if plan.multirun:
+        with watch([job.folder for job in plan.jobs], total, sweep.name):
+            launch.hydra_main(arguments, launch.hydra_job)
+    else:
+        launch.hydra_main(arguments, launch.hydra_job)
+    if launch.user_errors and not plan.multirun:
+        return 2
+    return _end(plan)
+
+
+def state(job: launch.Job) -> str:
+    """Give a job's state; "missing" where nothing has begun."""
+    status = read_status(job.folder)
+    return str(status["state"]) if status else "missing"
+
+
+def _end(plan: Plan) -> int:
+    """Say what became of the runs."""
+    states = [state(job) for job in plan.jobs]
+    for job, found in zip(plan.jobs, states, strict=True):
+        if found != "done":
+            reason = (read_status(job.folder) or {}).get("reason") or "not begun"
+            say(f"{job.folder}: {found}: {reason}")
+    counts = ", ".join(f"{n} {name}" for name, n in Counter(states).items())
+    folder = plan.jobs[0].folder if len(plan.jobs) == 1 else plan.jobs[0].folder.parent
+    say(f"{folder}: {counts}")
+    return 0 if all(s in ENDED for s in states) else 1

@@ -1,0 +1,370 @@
+"""One run, from its config to its scores; everything it learns lands in the run folder as it happens.
+
+In: a checked Run, its folder, a thread count. Out: the run's final state. `running` turns into `done`, `diverged`
+(a result, not an error: the loss is not finite, or never gets below chance), `failed` or `interrupted`.
+The same call on the same folder goes on from the last checkpoint, and does nothing where the run has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import os
+import platform
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lnexp import evaluate, rundir
+from lnexp.config import Run, freeze, identity, load
+from lnexp.console import progress_bar
+from lnexp.errors import UserError
+
+if TYPE_CHECKING:
+    from lnexp.backend.session import Session
+    from lnexp.data.prepare import Prepared
+    from lnexp.track.sink import Sink
+
+Say = Callable[[str], None]
+ENDED = ("done", "diverged")
+SAVE_EVERY_S = 60.0
+"""Training time between two checkpoints besides those at validations; what a kill can cost."""
+CHANCE = 0.9
+"""A best validation above this share of the bits of word frequencies alone counts as never having learned."""
+
+
+class Interrupted(BaseException):
+    """SIGTERM or SIGINT: save, say so, go."""
+
+
+@dataclass
+class Progress:
+    """What train.py itself has to remember over a restart; kept in the checkpoint."""
+
+    wall_s: float = 0.0
+    """Seconds of training, validation and decoding so far, without start-up."""
+    best_loss: float = float("inf")
+    best_nll: float = float("inf")
+    stale: int = 0
+    """Validations since the best one."""
+
+
+def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool = False) -> str:
+    """Train, decode and score `run` in `folder`; give its state. UserError for what the user can mend.
+
+    `bar` allows a progress bar where there is a terminal.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _lock(folder), _log_file(folder):
+        state = _take_over(run, folder)
+        if state in ENDED:
+            say(f"{folder.name}: {state} already, nothing to train")
+            return state
+        rundir.write_text(folder / "config.yaml", freeze(run))
+        rundir.write_status(folder, "running", 0, 0.0)
+        trained = _Training(run, run_id, folder, threads, say, bar)
+        try:
+            with _signals():
+                return trained.go()
+        except (Interrupted, KeyboardInterrupt):
+            trained.end("interrupted", "stopped by a signal; the same command goes on from here")
+            raise
+        except UserError as error:
+            trained.end("failed", str(error))
+            raise
+        except Exception as error:
+            logging.getLogger("lnexp").error("%s", traceback.format_exc())
+            trained.end("failed", f"{type(error).__name__}: {error} (traceback in train.log)")
+            raise
+
+
+class _Training:
+    """The loop and its bookkeeping."""
+
+    def __init__(self, run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool) -> None:
+        self.run, self.run_id, self.folder, self.threads, self.say = run, run_id, folder, threads, say
+        self._bar = bar
+        self.progress = Progress()
+        self._session: Session | None = None
+        self._clock = time.monotonic()
+
+    def go(self) -> str:
+        from lnexp.backend import open_session
+        from lnexp.data.prepare import prepare
+        from lnexp.track.sink import open_sink
+
+        run, folder = self.run, self.folder
+        data = prepare(run.data, Path(run.paths.cache).expanduser(), self.say)
+        session = self._session = open_session(run, data, self.threads)
+        env = environment(run, session, data, self.threads)
+        self._resume(session, env)
+        rundir.write_json(folder / "env.json", env)
+        with open_sink(run, self.run_id, folder, env, self.say) as sink:
+            rows = rundir.RowFile(folder)
+
+            def log(row: rundir.Row) -> None:
+                rows.write(row)
+                sink.log(row)
+
+            self._clock = time.monotonic() - self.progress.wall_s
+            reason = self._loop(session, data, log)
+            scores = self._score(session, data, sink)
+            rows.close()
+            reason = reason or self._chance(data)
+            state = "diverged" if reason else "done"
+            sink.finish(state, scores)
+        self.end(state, reason)
+        return state
+
+    def end(self, state: str, reason: str | None) -> None:
+        updates = self._session.updates if self._session else 0
+        rundir.write_status(self.folder, state, updates, self.progress.wall_s, reason)
+
+    def _tick(self) -> float:
+        self.progress.wall_s = time.monotonic() - self._clock
+        return self.progress.wall_s
+
+    def _loop(self, session: Session, data: Prepared, log: Callable[[rundir.Row], None]) -> str | None:
+        """Train until a bound is met; give the reason where the run diverged."""
+        from lnexp.backend import NonFinite
+
+        run = self.run
+        every = run.validate_every or session.updates_per_epoch
+        window = _Window()
+        saved = self._tick()
+        last_loss = float("nan")
+        stream = session.updates_stream()
+        bar = progress_bar(run.max_updates or run.max_epochs * session.updates_per_epoch, session.updates, self._bar)
+        while not self._bound_met(session):
+            try:
+                began = time.monotonic()
+                update = next(stream)
+                window.add(update, time.monotonic() - began)
+                last_loss = update["loss_bits"]
+            except NonFinite as error:
+                return f"update {session.updates + 1}: {error}; last finite training loss {last_loss:.3f} bits"
+            wall_s = self._tick()
+            bar.update()
+            if session.updates % run.log_every == 0:
+                log({"split": "train", **self._where(session), **window.row()})
+                rundir.write_status(self.folder, "running", session.updates, wall_s)
+                window = _Window()
+            if session.updates % every == 0 or self._bound_met(session):
+                log(self._validate(session, data))
+                self._save(session, "last.pt")
+                saved = self._tick()
+            elif wall_s - saved > SAVE_EVERY_S:
+                self._save(session, "last.pt")
+                saved = wall_s
+        bar.close()
+        return None
+
+    def _bound_met(self, session: Session) -> bool:
+        run, progress = self.run, self.progress
+        return bool(
+            (run.max_updates and session.updates >= run.max_updates)
+            or (run.max_epochs and session.updates >= run.max_epochs * session.updates_per_epoch)
+            or (run.max_wall_s and progress.wall_s >= run.max_wall_s)
+            or (run.patience and progress.stale >= run.patience)
+        )
+
+    def _where(self, session: Session) -> rundir.Row:
+        return {
+            "updates": session.updates,
+            "epoch": round(session.epoch, 4),
+            "wall_s": round(self.progress.wall_s, 3),
+            "lr": session.lr,
+        }
+
+    def _validate(self, session: Session, data: Prepared) -> rundir.Row:
+        progress = self.progress
+        losses = session.validate()
+        bleu = evaluate.translate(session, data, self.run, "valid", self.run.decode).scores[0].value
+        progress.best_nll = min(progress.best_nll, losses["nll_bits"])
+        progress.stale += 1
+        if losses["loss_bits"] < progress.best_loss:
+            progress.best_loss, progress.stale = losses["loss_bits"], 0
+            self._save(session, "best.pt")
+        self._tick()
+        bound = f"/{self.run.max_updates}" if self.run.max_updates else ""
+        self.say(f"{self.folder.name}: {session.updates}{bound} updates, valid loss {losses['loss_bits']:.3f} bits, "
+                 f"valid sacreBLEU {bleu:.2f}, {progress.wall_s:.0f} s")  # fmt: skip
+        return {"split": "valid", **self._where(session), **losses, "bleu": round(bleu, 4)}
+
+    def _save(self, session: Session, name: str) -> None:
+        from lnexp.backend import checkpoint
+
+        state = session.state() | {"progress": vars(self.progress), "run_id": self.run_id}
+        checkpoint.write(state, self.folder / "checkpoints" / name)
+
+    def _resume(self, session: Session, env: dict[str, Any]) -> None:
+        from lnexp.backend import checkpoint
+
+        path = self.folder / "checkpoints" / "last.pt"
+        if not path.exists():
+            rundir.cut_rows(self.folder, -1)
+            return
+        trained_on = rundir.read_json(self.folder / "env.json")["data_fingerprint"]
+        if trained_on != env["data_fingerprint"]:
+            now = env["data_fingerprint"]
+            raise UserError(f"{self.folder}: begun on data {trained_on}, now {now}; give the old data or delete it")
+        state = checkpoint.read(path)
+        session.load_state(state)
+        self.progress = Progress(**state["progress"])
+        rundir.cut_rows(self.folder, session.updates)
+        self.say(f"{self.folder.name}: goes on from update {session.updates}")
+
+    def _score(self, session: Session, data: Prepared, sink: Sink) -> list[dict[str, Any]]:
+        """Translate valid and test with the best checkpoint; none exists where a run broke down before it."""
+        from lnexp.backend import checkpoint
+
+        best = self.folder / "checkpoints" / "best.pt"
+        if not best.exists():
+            return []
+        session.load_state(checkpoint.read(best), optimizer=False)
+        run = self.run
+        found = {s: evaluate.translate(session, data, run, s, run.decode) for s in evaluate.FINAL_SPLITS}
+        evaluate.write(self.folder, found, run, run.decode, "best", data)
+        lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
+        sink.samples(list(zip(*lines, strict=True))[:20])
+        return [e for s, t in found.items() for e in evaluate.entries(t, s, run.decode, "best", data)]
+
+    def _chance(self, data: Prepared) -> str | None:
+        """A run that never beats guessing by word frequency has learned nothing: say so."""
+        chance = data.manifest["target_unigram_bits"]
+        best = self.progress.best_nll
+        if best < chance * CHANCE:
+            return None
+        return f"stayed at chance: best valid cross-entropy {best:.2f} bits, word frequencies alone give {chance:.2f}"
+
+
+class _Window:
+    """Means over the updates since the last training row, weighted by tokens."""
+
+    def __init__(self) -> None:
+        self._tokens = self._loss = self._nll = self._seconds = self._gnorm = 0.0
+        self._updates = 0
+
+    def add(self, update: dict[str, float], seconds: float) -> None:
+        self._tokens += update["tokens"]
+        self._loss += update["loss_bits"] * update["tokens"]
+        self._nll += update["nll_bits"] * update["tokens"]
+        self._gnorm += update["gnorm"]
+        self._seconds += seconds
+        self._updates += 1
+
+    def row(self) -> rundir.Row:
+        return {
+            "loss_bits": self._loss / self._tokens,
+            "nll_bits": self._nll / self._tokens,
+            "gnorm": self._gnorm / self._updates,
+            "tokens_per_s": round(self._tokens / self._seconds, 1),
+        }
+
+
+def environment(run: Run, session: Session, data: Prepared, threads: int) -> dict[str, Any]:
+    """Give what env.json records: what ran, on what, with which data."""
+
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "absent"
+
+    packages = ("lnexp", "torch", "ve-fairseq", "hydra-core", "omegaconf", "sacrebleu", "wandb", "numpy")
+    return {
+        "data_fingerprint": data.fingerprint,
+        "data_folder": str(data.folder),
+        "target_unigram_bits": data.manifest["target_unigram_bits"],
+        "vocabulary": data.manifest["vocabulary"],
+        "parameters": session.parameters,
+        "updates_per_epoch": session.updates_per_epoch,
+        "tokens_per_update": run.tokens_per_update,
+        "device": str(session.device),
+        "precision": run.devices.precision,
+        "threads": threads,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{package.replace("ve-fairseq", "fairseq"): installed(package) for package in packages},
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def _take_over(run: Run, folder: Path) -> str | None:
+    """Give the state the folder is in; refuse one that belongs to another config."""
+    status = rundir.read_status(folder)
+    if status is None:
+        return None
+    there, wanted = identity(load(folder / "config.yaml")), identity(run)
+    differing = sorted(k for k in there.keys() | wanted.keys() if there.get(k) != wanted.get(k))
+    if differing:
+        changed = ", ".join(f"{k}: {there.get(k)} there, {wanted.get(k)} here" for k in differing[:3])
+        raise UserError(f"{folder}: holds another run ({changed}); delete it or set another run_name")
+    return str(status["state"])
+
+
+@contextlib.contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Keep a second process off the folder; the lock goes with the process, however it ends."""
+    with open(folder / ".lock", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            raise UserError(f"{folder}: in use by {owner}; wait for it, or stop it first") from None
+        file.seek(0)
+        file.truncate()
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        yield
+
+
+@contextlib.contextmanager
+def _log_file(folder: Path) -> Iterator[None]:
+    """Send Python's log of this run to train.log; Hydra would lose it where a job raises."""
+    handler = logging.FileHandler(folder / "train.log", encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    root = logging.getLogger()
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """Turn SIGTERM into an orderly stop; only the main thread may, a launcher's other threads keep their own."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Interrupted
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

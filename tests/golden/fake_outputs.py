@@ -1,0 +1,124 @@
+"""A synthetic outputs/ tree for the reports: no training, every number a formula, the same on every machine."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lnexp import rundir
+from lnexp.config import Data, Decode, Model, Optim, Run, Schedule, Size
+
+SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
+FINGERPRINT = "5f0c2a9be1d4"
+UPDATES, PER_EPOCH = 1200, 300
+
+# (norm, warm-up) -> test BLEU of seed 1 and seed 2.
+BLEU = {
+    ("post", 0): (1.31, 0.94),
+    ("post", 200): (29.46, 29.98),
+    ("pre", 0): (31.12, 30.71),
+    ("pre", 200): (31.94, 31.4),
+}
+
+
+def run(norm: str, warmup: int, seed: int, **changes: Any) -> Run:
+    """Give the config of one run of the tree; `changes` replace whole parts."""
+    name = f"{norm}_ln-warmup{warmup}"
+    parts: dict[str, Any] = {
+        "data": Data("tatoeba_deen", "de", "en", bpe_merges=3000, max_length=100),
+        "model": Model(norm),
+        "size": Size(5, 5, 128, 512, 4, dropout=0.1),
+        "optim": Optim("adam", 1.5e-3, label_smoothing=0.1),
+        "schedule": Schedule("linear", warmup, total_updates=UPDATES),
+        "decode": Decode(5, 1.2, 1.2, 10),
+        "seed": seed, "tokens_per_update": 800, "max_updates": UPDATES, "run_name": name, "sweep_name": "demo",
+        **changes,
+    }  # fmt: skip
+    return Run(**parts)
+
+
+def rows(norm: str, warmup: int, seed: int, until: int = UPDATES, broken: bool = False) -> list[dict[str, Any]]:
+    """Give the rows of one run: loss falls, or stays at chance where Post-LN lacks its warm-up."""
+    stuck = norm == "post" and warmup == 0
+    found: list[dict[str, Any]] = []
+    for update in range(50, until + 1, 50):
+        share = update / UPDATES
+        floor = 9.2 - 0.05 * seed if stuck else 4.3 + 0.4 * (norm == "post") + 0.2 * (warmup == 0) + 0.03 * seed
+        loss = floor + (11.5 - floor) * math.exp(-7 * share)
+        lr = 1.5e-3 * (update / warmup if update <= warmup else (UPDATES - update) / (UPDATES - warmup))
+        common = {
+            "updates": update,
+            "epoch": round(update / PER_EPOCH, 4),
+            "wall_s": round(0.21 * update + 3 * seed, 2),
+        }
+        gnorm = 0.4 + (6.0 if stuck else 1.5) * math.exp(-9 * share) + 0.08 * math.sin(update * seed)
+        broke = broken and update > until - 100
+        train = {"lr": lr, "loss_bits": round(loss + 0.1 * math.sin(update * (1 + seed)), 4), "gnorm": round(gnorm, 4)}
+        found.append(
+            {"split": "train", **common, **train, "tokens_per_s": 3800.0} | ({"gnorm": "inf"} if broke else {})
+        )
+        if update % 150 == 0:
+            bleu = BLEU[norm, warmup][seed - 1] * (1 - math.exp(-5 * share))
+            valid = {"loss_bits": round(loss + 0.2, 4), "nll_bits": round(loss - 1.4, 4), "bleu": round(bleu, 2)}
+            found.append({"split": "valid", **common, **valid} | ({"loss_bits": "nan"} if broke else {}))
+    return found
+
+
+def score(value: float, **changes: Any) -> dict[str, Any]:
+    entry = {
+        "split": "test", "metric": "sacrebleu", "value": value, "signature": SIGNATURE, "checkpoint": "best",
+        "n_sentences": 1000, "decode": "beam5-lp1.2", "data": FINGERPRINT,
+    }  # fmt: skip
+    return {**entry, **changes}
+
+
+def write_run(
+    folder: Path,
+    config: Run,
+    state: str = "done",
+    updates: int = UPDATES,
+    reason: str | None = None,
+    metrics: list[dict[str, Any]] | None = None,
+    scores: list[dict[str, Any]] | None = None,
+    fingerprint: str = FINGERPRINT,
+) -> Path:
+    """Write one run folder by the contract."""
+    folder.mkdir(parents=True)
+    dump = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    (folder / "config.yaml").write_text(yaml.dump(asdict(config), Dumper=dump, sort_keys=False, allow_unicode=True))
+    env = {"data_fingerprint": fingerprint, "parameters": 3_181_568, "threads": 1, "target_unigram_bits": 9.31,
+           "updates_per_epoch": PER_EPOCH, "torch": "2.13.0", "fairseq": "0.12.3"}  # fmt: skip
+    status = {"state": state, "updates": updates, "wall_s": round(0.21 * updates, 3), "reason": reason}
+    (folder / "env.json").write_text(json.dumps(env))
+    (folder / "status.json").write_text(json.dumps(status))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(rundir._finite(r)) + "\n" for r in metrics or []))
+    if scores is not None:
+        (folder / "scores.json").write_text(json.dumps(scores))
+    return folder
+
+
+def write_demo(outputs: Path) -> Path:
+    """Write 4 configurations x 2 seeds: one diverged, one asked for and missing. Gives the sweep folder."""
+    sweep, wanted = outputs / "demo", []
+    for index, (norm, warmup) in enumerate(BLEU):
+        for seed in (1, 2):
+            name = f"{norm}_ln-warmup{warmup}-{index}{seed}c0ffee"
+            asked = [f"model={norm}_ln", f"schedule.warmup_updates={warmup}", f"seed={seed}"]
+            wanted.append({"folder": name, "overrides": asked})
+            if (norm, warmup, seed) == ("pre", 200, 2):
+                continue
+            config, bleu = run(norm, warmup, seed), BLEU[norm, warmup][seed - 1]
+            scores = [score(bleu + 0.4, split="valid"), score(bleu), score(bleu + 0.9, metric="tokenized_bleu")]
+            if (norm, warmup, seed) == ("post", 0, 2):
+                reason = "gradient norm not finite at update 851"
+                metrics = rows(norm, warmup, seed, 900, broken=True)
+                write_run(sweep / name, config, "diverged", 900, reason, metrics, scores)
+            else:
+                write_run(sweep / name, config, metrics=rows(norm, warmup, seed), scores=scores)
+    (sweep / "sweep.json").write_text(json.dumps({"sweep": "demo", "wanted": wanted}))
+    return sweep

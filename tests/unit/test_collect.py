@@ -1,0 +1,259 @@
+"""Run folders read, grouped and guarded: intervals, missing runs, damage, columns that may not be mixed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "golden"))
+import fake_outputs as fake
+
+from lnexp.errors import UserError
+from lnexp.report import dashboard, table
+from lnexp.report.collect import collect, find, flatten, nested
+from lnexp.report.column import column
+from lnexp.report.frozen import read_config
+from lnexp.report.group import factors, group
+from lnexp.report.interval import Sample, t_quantile
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Path:
+    return fake.write_demo(tmp_path / "outputs")
+
+
+def one(sweep: Path, name: str = "a", norm: str = "post", warmup: int = 200, seed: int = 1, **changes: object) -> Path:
+    """Write one small done run."""
+    scores = [fake.score(20.0, **changes)]
+    return fake.write_run(
+        sweep / name, fake.run(norm, warmup, seed), metrics=fake.rows(norm, warmup, seed, 300), scores=scores
+    )
+
+
+# ---- PATH ----
+def test_find_takes_run_sweep_and_name(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(demo.parents[1])
+    assert find("demo") == Path("outputs/demo")
+    assert find("outputs/demo") == Path("outputs/demo")
+    assert find(demo) == demo
+    assert len(collect(next(demo.glob("pre_ln-*")))) == 1
+    assert len(collect("outputs")) == 8  # all sweeps, and what they lack
+
+
+def test_find_says_what_is_wrong(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(demo.parents[1])
+    with pytest.raises(UserError, match=r"^nosuch: no such folder; outputs/ has demo$"):
+        find("nosuch")
+    Path("empty").mkdir()
+    with pytest.raises(UserError, match=r"^empty: no runs here \(no config.yaml below it\)$"):
+        find("empty")
+    with pytest.raises(UserError, match=r"^outputs/demo/sweep.json: not a folder"):
+        find("outputs/demo/sweep.json")
+    monkeypatch.chdir("empty")
+    with pytest.raises(UserError, match="nothing lies under outputs/ yet"):
+        find("demo")
+
+
+# ---- groups ----
+def test_groups_are_configs_minus_seed(demo: Path) -> None:
+    groups = group(collect(demo))
+    assert [(g.flat["model.norm"], g.flat["schedule.warmup_updates"]) for g in groups] == [
+        ("post", 0), ("post", 200), ("pre", 0), ("pre", 200),
+    ]  # fmt: skip
+    assert [g.states for g in groups] == [
+        {"done": 1, "diverged": 1},
+        {"done": 2},
+        {"done": 2},
+        {"done": 1, "missing": 1},
+    ]
+    assert groups[0].seeds == [1, 2]
+    assert factors([g.flat for g in groups]) == ["model.norm", "schedule.warmup_updates"]
+
+
+def test_a_config_older_than_a_field_has_its_neutral_value(tmp_path: Path) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        one(tmp_path / "s", name, seed=seed)
+    file = tmp_path / "s" / "a" / "config.yaml"
+    file.write_text(file.read_text().replace("  clip_norm: 0.0\n", ""))
+    assert len(group(collect(tmp_path / "s"))) == 1
+
+
+def test_a_missing_configuration_is_told_from_its_overrides(demo: Path) -> None:
+    for run in demo.glob("pre_ln-warmup200-*"):
+        shutil.rmtree(run)
+    groups = group(collect(demo))
+    assert groups[-1].states == {"missing": 2}
+    assert (groups[-1].flat["model.norm"], groups[-1].flat["schedule.warmup_updates"]) == ("pre", 200)
+    assert factors([g.flat for g in groups]) == ["model.norm", "schedule.warmup_updates"]
+
+
+def test_a_missing_configuration_is_not_guessed_beyond_its_overrides(demo: Path) -> None:
+    content = json.loads((demo / "sweep.json").read_text())
+    content["wanted"] += [
+        {"folder": "x-00", "overrides": ["size=tiny"]},
+        {"folder": "y-00", "overrides": []},
+        {"folder": "z-00"},
+    ]
+    (demo / "sweep.json").write_text(json.dumps(content))
+    groups = [g for g in group(collect(demo)) if g.runs[0].name[1:] == "-00"]
+    assert [g.flat for g in groups] == [{}, {}, {}]
+    assert "missing" in table.render(collect(demo))
+
+
+def test_wanted_folders_stay_inside_the_sweep(demo: Path) -> None:
+    (demo / "sweep.json").write_text(
+        json.dumps({"sweep": "demo", "wanted": [{"folder": "../../etc", "overrides": []}]})
+    )
+    assert all(r.folder.parent == demo for r in collect(demo))
+
+
+def test_configs_are_read_in_parts_as_they_are_read_whole(tmp_path: Path) -> None:
+    yaml = pytest.importorskip("yaml")
+    shared = [1, 2]
+    texts = [
+        yaml.safe_dump({"a": {"b": shared}, "c": shared, "d": "x\ny: 1\n", "e": "q" * 300, "f": None}, sort_keys=False),
+        "a: |\n  b: 1\n\n  c: 2\nd: 'x\n\n  e: 3'\n",
+        "---\na: 1\n# a comment\nb: [1,\n  2]\n",
+        "{a: 1, b: {c: 2}}\n",
+    ]
+    for index, text in enumerate(texts):
+        (tmp_path / str(index)).write_text(text)
+        assert read_config(tmp_path / str(index)) == yaml.safe_load(text)
+
+
+def test_flatten_and_back() -> None:
+    tree = {"a": {"b": {"c": 1}, "d": [1, 2]}, "e": None}
+    assert nested(flatten(tree)) == tree
+
+
+# ---- statistics ----
+@pytest.mark.parametrize(("df", "value"), [(1, 12.706), (2, 4.303), (3, 3.182), (9, 2.262), (30, 2.042), (1000, 1.962)])
+def test_student_t(df: int, value: float) -> None:
+    assert round(t_quantile(df), 3) == value
+
+
+def test_student_t_against_scipy() -> None:
+    stats = pytest.importorskip("scipy.stats")
+    for df in range(1, 60):
+        assert math.isclose(t_quantile(df), stats.t.ppf(0.975, df), rel_tol=1e-9)
+    values = (31.2, 30.7, 29.9, 31.5)
+    low, high = stats.t.interval(0.95, 3, loc=Sample(values).mean, scale=stats.sem(values))
+    assert math.isclose(Sample(values).half_width or 0, (high - low) / 2, rel_tol=1e-9)
+
+
+def test_one_seed_has_no_interval(demo: Path) -> None:
+    assert Sample((3.0,)).sd is None and Sample((3.0,)).half_width is None
+    row = table.build(collect(demo))["rows"][-1]
+    assert row["bleu"]["n"] == 1 and row["bleu"]["half_width"] is None
+    assert "31.94 (n=1)" in table.render(collect(demo))
+
+
+# ---- columns ----
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"data": "other"}, "data fingerprint '5f0c2a9be1d4' against 'other'"),
+        ({"signature": "nrefs:1|case:lc"}, "signature"),
+        ({"split": "valid"}, "split 'test' against 'valid'"),
+        ({"decode": "greedy"}, "decode 'beam5-lp1.2' against 'greedy'"),
+        ({"checkpoint": "last"}, "checkpoint 'best' against 'last'"),
+        ({"n_sentences": 999}, "number of sentences 1000 against 999"),
+    ],
+)
+def test_a_column_does_not_mix(tmp_path: Path, change: dict[str, object], word: str) -> None:
+    one(tmp_path / "s", "first")
+    one(tmp_path / "s", "second", norm="pre", **change)
+    with pytest.raises(UserError) as raised:
+        table.render(collect(tmp_path / "s"))
+    assert str(raised.value).startswith("first and second cannot stand in one column: ")
+    assert word in str(raised.value)
+
+
+def test_losses_of_two_data_sets_do_not_mix_either(tmp_path: Path) -> None:
+    for name, fingerprint in (("a", "one"), ("b", "two")):
+        fake.write_run(tmp_path / "s" / name, fake.run("post", 0, 1), "failed", fingerprint=fingerprint)
+    with pytest.raises(UserError, match="a and b cannot stand in one column: data fingerprint 'one' against 'two'"):
+        table.render(collect(tmp_path / "s"))
+
+
+def test_a_second_way_of_decoding_is_left_aside(tmp_path: Path) -> None:
+    for name, norm in (("a", "post"), ("b", "pre")):
+        folder = one(tmp_path / "s", name, norm=norm)
+        extra = [fake.score(1.0, decode="greedy")] if name == "b" else []
+        (folder / "scores.json").write_text(json.dumps([*extra, fake.score(20.0), fake.score(21.0)]))
+    found = column(collect(tmp_path / "s"))
+    assert found and found.decode == "beam5-lp1.2"
+    assert set(found.values.values()) == {21.0}  # evaluated twice: the later one
+
+
+def test_a_diverged_run_may_lack_the_score(tmp_path: Path) -> None:
+    one(tmp_path / "s", "a")
+    fake.write_run(
+        tmp_path / "s" / "b", fake.run("post", 0, 1), "diverged", 40, scores=[fake.score(0.1, checkpoint="last")]
+    )
+    rows = table.build(collect(tmp_path / "s"))["rows"]
+    assert rows[0]["bleu"] is None and rows[0]["state"] == "diverged at update 40"
+
+
+# ---- damage ----
+@pytest.mark.parametrize(
+    "name", ["status.json", "scores.json", "env.json", "config.yaml", "metrics.jsonl", "sweep.json"]
+)
+@pytest.mark.parametrize("content", ["{", "[1, 2", '"text"', "\x00\xff: [", "17", '[{"a": 1}]'])
+def test_damage_is_one_line_or_one_row(demo: Path, name: str, content: str) -> None:
+    run = demo / "pre_ln-warmup0-21c0ffee"
+    file = (demo if name == "sweep.json" else run) / name
+    file.write_bytes((content + "\n").encode("latin-1"))
+    with pytest.raises(UserError) as raised:
+        table.render(collect(demo))
+    assert str(raised.value).startswith(str(file)) and "\n" not in str(raised.value)
+    text = table.status(demo)
+    assert "1 damaged" in text and name in text
+    assert '"state":"damaged"' in dashboard.write(demo).read_text()
+
+
+def test_a_torn_last_row_is_passed_over(demo: Path) -> None:
+    with open(demo / "pre_ln-warmup0-21c0ffee" / "metrics.jsonl", "a") as file:
+        file.write('{"split": "tra')
+    assert "30.91" in table.render(collect(demo))
+
+
+@pytest.mark.parametrize("name", ["status.json", "scores.json", "env.json", "metrics.jsonl"])
+def test_absent_files_are_not_damage(demo: Path, name: str) -> None:
+    (demo / "pre_ln-warmup0-21c0ffee" / name).unlink()
+    assert "Pre-LN" in table.render(collect(demo))
+    assert "damaged" not in table.status(demo)
+    dashboard.write(demo)
+
+
+def test_a_folder_that_cannot_be_written(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("lnexp.rundir.write_text", refuse)
+    for write in (table.write, dashboard.write):
+        with pytest.raises(UserError, match=r"cannot be written \(Permission denied\)"):
+            write(demo)
+
+
+def test_unknown_format(demo: Path) -> None:
+    with pytest.raises(UserError, match=r"^--format xls: need one of md, csv, latex, json$"):
+        table.write(demo, "xls")
+
+
+# ---- start-up ----
+def test_reports_load_nothing_heavy() -> None:
+    code = (
+        "import sys; from lnexp.report import dashboard, table; "
+        "print([m for m in ('torch','fairseq','wandb','hydra','omegaconf','numpy','yaml') if m in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.strip() == "[]"
