@@ -147,11 +147,12 @@ class FakeWandb:
             return {"model": {"id": "p1", "name": v["project"], "entity": {"id": "e1", "name": "me"}, "bucket": None}}
         run.resumes += 1
         run.exit_code = None
+        # wandbConfig.t tells wandb that the run had begun; without it the steps start at 0 again.
         bucket = {"id": run.id, "name": run.id, "displayName": run.name, "summaryMetrics": json.dumps(run.summary),
                   "historyLineCount": len(run.lines), "eventsLineCount": 0, "logLineCount": 0,
                   "historyTail": json.dumps([json.dumps(line) for line in run.history[-1:]]), "eventsTail": "[]",
                   "config": json.dumps({k: {"value": item} for k, item in run.config.items()}), "tags": run.tags,
-                  "wandbConfig": "{}"}  # fmt: skip
+                  "wandbConfig": '{"t": 1}'}  # fmt: skip
         return {"model": {"id": "p1", "name": run.project, "entity": {"id": "e1", "name": "me"}, "bucket": bucket}}
 
     def _files(self, v: dict[str, Any]) -> dict[str, Any]:

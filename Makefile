@@ -1,0 +1,46 @@
+# make demo, make test, make check, make bench: each makes .venv first where it is missing.
+PYTHON ?= python3
+# Passed to pip; without a GPU, PyTorch's CPU index saves gigabytes: make venv PIP_ARGS="--index-url ..."
+PIP_ARGS ?=
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test check golden bench venv lint types clean
+
+demo: $(READY)
+	@$(BIN)/lnexp train sweep=demo
+	@$(BIN)/lnexp table demo
+	@$(BIN)/lnexp dashboard demo
+	@$(BIN)/lnexp read demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+check: lint types test
+
+lint: $(READY)
+	$(BIN)/ruff check lnexp tests scripts
+	$(BIN)/ruff format --check lnexp tests scripts
+
+types: $(READY)
+	$(BIN)/mypy
+
+golden: $(READY)
+	UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden
+
+bench: $(READY)
+	$(BIN)/python scripts/bench.py
+
+venv: $(READY)
+
+$(READY): requirements.lock requirements-fairseq.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v in ((3, 11), (3, 12)) else \
+	  "lnexp needs Python 3.11 or 3.12 (fairseq has wheels for these), this is %d.%d: make PYTHON=python3.11 ..." % v)'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) -r requirements.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) --no-deps --require-hashes -r requirements-fairseq.lock
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache
