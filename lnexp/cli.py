@@ -5,6 +5,7 @@ Exit codes: 0 done, 1 a run failed, 2 the input was wrong (one line on stderr), 
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -107,7 +108,7 @@ def _eval(arguments: list[str]) -> int:
 
     if not arguments:
         raise UserError("name a run folder: lnexp eval outputs/demo/RUN [decode=greedy]")
-    folder, overrides = find(Path(arguments[0])), arguments[1:]
+    folder, overrides = find(arguments[0], _outputs()), arguments[1:]
     run, decode = decode_of(folder, overrides)
     for entry in evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say):
         say(
@@ -121,20 +122,19 @@ def _eval(arguments: list[str]) -> int:
 def _status(arguments: list[str]) -> int:
     from lnexp.report.status import status
 
-    print(status(Path(_one(arguments, "a sweep or run folder"))), end="")
+    print(status(_one(arguments, "a sweep or run folder"), _outputs()), end="")
     return 0
 
 
 def _table(arguments: list[str]) -> int:
     from lnexp.report import table
 
-    form, rest = "md", list(arguments)
+    form, rest = "md", [part for a in arguments for part in (a.split("=", 1) if a.startswith("--format=") else [a])]
     if "--format" in rest:
         at = rest.index("--format")
         form = rest[at + 1] if at + 1 < len(rest) else ""
         del rest[at : at + 2]
-    path = Path(_one(rest, "a sweep or run folder"))
-    written = table.write(path, form)
+    written = table.write(_one(rest, "a sweep or run folder"), form, _outputs())
     print(written.read_text(encoding="utf-8"))
     print(written)
     return 0
@@ -143,7 +143,7 @@ def _table(arguments: list[str]) -> int:
 def _dashboard(arguments: list[str]) -> int:
     from lnexp.report import dashboard
 
-    print(dashboard.write(Path(_one(arguments, "a sweep or run folder"))))
+    print(dashboard.write(_one(arguments, "a sweep or run folder"), _outputs()))
     return 0
 
 
@@ -151,6 +151,11 @@ def _one(arguments: list[str], what: str) -> str:
     if len(arguments) != 1 or arguments[0].startswith("-"):
         raise UserError(f"{' '.join(arguments) or 'nothing given'}: need {what}, as in outputs/demo or just demo")
     return arguments[0]
+
+
+def _outputs() -> str:
+    """Give the folder of sweeps, as conf/config.yaml takes it from the environment."""
+    return os.environ.get("LNEXP_OUTPUTS", "outputs")
 
 
 def _none(arguments: list[str]) -> None:

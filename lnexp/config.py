@@ -13,6 +13,7 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -191,11 +192,11 @@ def check(run: Run) -> None:
         need(0 <= getattr(size, name) < 1, f"size.{name}", "need 0 <= p < 1")
     choice("size.share_embeddings", "all", "decoder", "none")
     choice("optim.name", "adam", "radam", "sgd")
-    need(0 < optim.lr < float("inf"), "optim.lr", "need a finite rate > 0")
+    need(0 < optim.lr < inf, "optim.lr", "need a finite rate > 0")
     need(len(optim.betas) == 2 and all(0 <= b < 1 for b in optim.betas), "optim.betas", "need two numbers, 0 <= b < 1")
-    need(optim.eps > 0, "optim.eps", "need > 0")
-    need(optim.weight_decay >= 0, "optim.weight_decay", "need >= 0")
-    need(optim.clip_norm >= 0, "optim.clip_norm", "need >= 0 (0 = no clipping)")
+    need(0 < optim.eps < inf, "optim.eps", "need a finite number > 0")
+    need(0 <= optim.weight_decay < inf, "optim.weight_decay", "need a finite number >= 0")
+    need(0 <= optim.clip_norm < inf, "optim.clip_norm", "need a finite number >= 0 (0 = no clipping)")
     need(0 <= optim.label_smoothing < 1, "optim.label_smoothing", "need 0 <= eps < 1")
     choice("schedule.name", *schedules.NAMES)
     need(schedule.warmup_updates >= 0, "schedule.warmup_updates", "need >= 0 (0 = no warm-up)")
@@ -208,7 +209,9 @@ def check(run: Run) -> None:
         rule = f"need more than schedule.warmup_updates={schedule.warmup_updates} (linear falls to zero at this update)"
         need(schedule.total_updates > schedule.warmup_updates, "schedule.total_updates", rule)
     need(decode.beam >= 1, "decode.beam", "need >= 1 (1 = greedy)")
-    need(decode.max_len_a >= 0 and decode.max_len_b >= 0, "decode.max_len_b", "need >= 0, as decode.max_len_a")
+    need(-inf < decode.lenpen < inf, "decode.lenpen", "need a finite number (1 = none)")
+    need(0 <= decode.max_len_a < inf, "decode.max_len_a", "need a finite number >= 0")
+    need(decode.max_len_b >= 0, "decode.max_len_b", "need >= 0")
     need(decode.max_len_a > 0 or decode.max_len_b > 0, "decode.max_len_b", "need > 0 where decode.max_len_a=0")
     need(decode.max_tokens >= 1, "decode.max_tokens", "need >= 1")
     choice("track.mode", "none", "offline", "online", "auto")
@@ -216,16 +219,18 @@ def check(run: Run) -> None:
     choice("devices.precision", "fp32")
     need(run.devices.threads >= 0, "devices.threads", "need >= 0 (0 = shared fairly)")
     need(run.devices.max_tokens >= 0, "devices.max_tokens", "need >= 0 (0 = no accumulation)")
-    need(run.seed >= 0, "seed", "need >= 0")
+    need(0 <= run.seed < 2**31, "seed", "need 0 <= seed < 2147483648")
     need(run.tokens_per_update >= 1, "tokens_per_update", "need >= 1")
     for name in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every"):
-        need(getattr(run, name) >= 0, name, "need >= 0 (0 = none)")
+        need(0 <= getattr(run, name) < inf, name, "need >= 0 (0 = none)")
     need(run.log_every >= 1, "log_every", "need >= 1")
     need(bool(run.max_updates or run.max_epochs or run.max_wall_s or run.patience), "max_updates",
          "need a bound: max_updates, max_epochs, max_wall_s or patience")  # fmt: skip
     for name in ("run_name", "sweep_name"):
         rule = "need a name of letters, digits and ._+- that can be a folder"
         need(bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", getattr(run, name))), name, rule)
+    for name in ("outputs", "cache"):
+        need(bool(getattr(run.paths, name)), f"paths.{name}", "need a folder")
 
 
 def identity(run: Run) -> dict[str, Any]:
@@ -262,12 +267,17 @@ def freeze(run: Run) -> str:
 
 def load(path: Path) -> Run:
     """Read a frozen config.yaml back; unknown or ill-typed entries raise UserError."""
+    import yaml
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     try:
-        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Run), OmegaConf.load(path)))  # type: ignore[return-value]
-    except FileNotFoundError:
+        # Read as `freeze` wrote it: OmegaConf's own reader takes a name such as 1e3 for a number.
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if not isinstance(tree, dict):
+            raise ValueError(f"need a mapping, found {type(tree).__name__}")
+        return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Run), tree))  # type: ignore[return-value]
+    except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path.parent}: not a run folder (no config.yaml)") from None
-    except (OmegaConfBaseException, ValueError) as error:
-        raise UserError(f"{path}: not a config of this version: {str(error).splitlines()[0]}") from None
+    except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
+        raise UserError(f"{path}: not a config of this version: {' '.join(str(error).split())[:200]}") from None

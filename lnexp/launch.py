@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -27,10 +28,10 @@ from lnexp import rundir
 from lnexp.config import Decode, Run, check, load, run_id
 from lnexp.data.corpora import source_digest
 from lnexp.errors import UserError
+from lnexp.reference import CONF, NAMES, in_our_words, no_such_setting, options
 
-# Beside the package in a checkout, inside it once installed from a wheel.
-_INSIDE = Path(__file__).parent / "conf"
-CONF = _INSIDE if _INSIDE.is_dir() else Path(__file__).parent.parent / "conf"
+# Hydra's own, already spoken for: conf/config.yaml makes them of the run's id.
+_FOLDER_SETTINGS = ("hydra.run.", "hydra.sweep.", "hydra.job.chdir")
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,6 @@ def to_run(config: DictConfig) -> Run:
     return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Run), ours))  # type: ignore[return-value]
 
 
-def first_line(error: BaseException) -> str:
-    """Give the part of a Hydra or OmegaConf message that a person needs."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
-    text = lines[0] if lines else type(error).__name__
-    return f"{key}: {text}" if key and key not in text else text
-
-
 @contextmanager
 def _composing() -> Iterator[None]:
     """Open conf/ for composition; whatever Hydra refuses becomes one line."""
@@ -87,17 +80,31 @@ def _composing() -> Iterator[None]:
             yield
     except (HydraException, OmegaConfBaseException) as error:
         cause = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
-        raise UserError(f"{_known_groups(first_line(cause))} (see `lnexp show --help`)") from None
+        raise UserError(in_our_words(cause)) from None
 
 
-def _known_groups(line: str) -> str:
-    """Hydra names a missing file "Could not find 'model/x'": say what there is instead."""
-    if "Could not find '" in line:
-        group = line.split("'")[1].partition("/")[0]
-        options = sorted(p.stem for p in (CONF / group).glob("*.yaml"))
-        if options:
-            return f"{line.split(chr(39))[1].replace('/', '=')}: no such option; {group} is one of {', '.join(options)}"
-    return line
+def _parse(words: list[str]) -> list[Override]:
+    """Read the command line; raise UserError for what Hydra would misread, or take and pass over."""
+    parsed = []
+    for word in words:
+        try:
+            override = OverridesParser.create().parse_override(word)
+        except HydraException:
+            rule = "need name=value with every bracket and quote closed"
+            raise UserError(f"{word}: {rule}; a value with = or ~ in it as 'name=\"value\"'") from None
+        name, group = str(override.key_or_group), (CONF / override.key_or_group).is_dir()
+        single = isinstance(override.value(), str | dict) or override.is_sweep_override() or override.is_delete()
+        if not name or (group and not single):
+            what = f"one option: {options(name)}" if name else "name=value"
+            raise UserError(f"{word}: need {what}")
+        if name.startswith(_FOLDER_SETTINGS):
+            raise UserError(f"{word}: a run's folder is made of paths.outputs, sweep_name and run_name; set these")
+        # "+name=value" tells Hydra to take any name; nothing here would ever read it.
+        adds = override.is_add() or override.is_force_add()
+        if adds and not (group or name.startswith("hydra")) and name not in NAMES:
+            raise UserError(no_such_setting(name))
+        parsed.append(override)
+    return parsed
 
 
 @dataclass(frozen=True)
@@ -118,7 +125,7 @@ def plan(arguments: list[str]) -> Plan:
     if flag:
         raise UserError(f"{flag}: no such option here; settings are written name=value, a sweep takes -m")
     with _composing():
-        parsed = OverridesParser.create().parse_overrides(words)
+        parsed = _parse(words)
         swept = [str(o.input_line) for o in parsed if o.is_sweep_override()]
         fixed = [str(o.input_line) for o in parsed if not o.is_sweep_override()]
         hydra = hydra_compose("config", fixed, return_hydra_config=True).hydra
@@ -129,7 +136,9 @@ def plan(arguments: list[str]) -> Plan:
             return Plan([_job(fixed)], False, 1)
         params = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
         found = [_job(combination) for combination in _combinations(params + words)]
-        at_once = int(hydra.launcher.get("n_jobs") or 1)
+        at_once = int(hydra.launcher.get("n_jobs", 1))
+        if at_once == 0:
+            raise UserError("hydra.launcher.n_jobs=0: need >= 1, or -1 for all cores")
         return Plan(found, True, min(at_once if at_once > 0 else cores(), len(found)))
 
 
@@ -193,18 +202,22 @@ def hydra_job(config: DictConfig) -> float:
     from hydra.core.hydra_config import HydraConfig
 
     from lnexp.console import say
-    from lnexp.train import train
+    from lnexp.train import Interrupted, train
 
     hydra = HydraConfig.get()
     at_once = int(hydra.launcher.get("n_jobs") or 1)
     at_once = at_once if at_once > 0 else cores()
+    alone = hydra.mode is not None and hydra.mode.name == "RUN"
     run = to_run(config)
     folder = Path(hydra.runtime.output_dir)
     threads = run.devices.threads or max(1, cores() // at_once)
     try:
-        train(run, run_id(run, source_digest(run.data)), folder, threads, say, bar=hydra.mode.name == "RUN")
+        train(run, run_id(run, source_digest(run.data)), folder, threads, say, bar=alone)
+    except Interrupted:
+        raise KeyboardInterrupt from None
     except UserError as error:
-        say(f"{folder.name}: failed: {error}")
+        if not alone:  # a single run's fault ends the command: the cli says it
+            say(f"{folder.name}: failed: {error}")
         user_errors.append(error)
     except Exception as error:
         say(f"{folder.name}: failed: {type(error).__name__}: {error}")
@@ -224,10 +237,13 @@ def decode_of(folder: Path, overrides: list[str]) -> tuple[Run, Decode | None]:
         raise UserError(f"{other}: eval takes decode=... and decode.name=value only")
     if not overrides:
         return run, None
+    several = next((o.input_line for o in _parse(overrides) if o.is_sweep_override()), None)
+    if several:
+        raise UserError(f"{several}: eval takes one decoding at a time")
     groups = [o for o in overrides if o.startswith("decode=")]
     with _composing():
         # Single values change the run's own decoding, unless a group is named to start from.
         own = [] if groups else [f"decode.{k}={v}" for k, v in vars(run.decode).items()]
         composed = to_run(hydra_compose("config", own + overrides))
-    check(composed)
+    check(replace(run, decode=composed.decode))
     return run, composed.decode

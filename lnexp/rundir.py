@@ -124,4 +124,9 @@ def write_status(folder: Path, state: str, updates: int, wall_s: float, reason: 
 def read_status(folder: Path) -> dict[str, Any] | None:
     """Give status.json, or None where a run has not begun."""
     path = folder / "status.json"
-    return read_json(path) if path.exists() else None
+    if not path.exists():
+        return None
+    status = read_json(path)
+    if not isinstance(status, dict) or status.get("state") not in STATES:
+        raise UserError(f"{path}: need a state, one of {', '.join(STATES)}; delete it to have it made again")
+    return status

@@ -15,7 +15,7 @@ from lnexp.train import ENDED
 
 
 def run_all(arguments: list[str]) -> int:
-    """Train what `arguments` ask for; exit code 1 where a run failed, 2 where a single run's input was wrong."""
+    """Train what `arguments` ask for; exit code 1 where a run failed. UserError where a single run could not work."""
     plan = launch.plan(arguments)
     sweep = plan.jobs[0].folder.parent
     launch.check_writable(sweep)
@@ -37,7 +37,7 @@ def run_all(arguments: list[str]) -> int:
     else:
         launch.hydra_main(arguments, launch.hydra_job)
     if launch.user_errors and not plan.multirun:
-        return 2
+        raise launch.user_errors[0]
     return _end(plan)
 
 

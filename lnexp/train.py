@@ -71,10 +71,10 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
         rundir.write_status(folder, "running", 0, 0.0)
         trained = _Training(run, run_id, folder, threads, say, bar)
         try:
-            with _signals():
+            with trained.stop.listening():
                 return trained.go()
         except (Interrupted, KeyboardInterrupt):
-            trained.end("interrupted", "stopped by a signal; the same command goes on from here")
+            trained.end("interrupted", "stopped by a signal; the same command goes on from the last checkpoint")
             raise
         except UserError as error:
             trained.end("failed", str(error))
@@ -91,6 +91,7 @@ class _Training:
     def __init__(self, run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool) -> None:
         self.run, self.run_id, self.folder, self.threads, self.say = run, run_id, folder, threads, say
         self._bar = bar
+        self.stop = _Stop()
         self.progress = Progress()
         self._session: Session | None = None
         self._clock = time.monotonic()
@@ -143,6 +144,9 @@ class _Training:
         stream = session.updates_stream()
         bar = progress_bar(run.max_updates or run.max_epochs * session.updates_per_epoch, session.updates, self._bar)
         while not self._bound_met(session):
+            if self.stop.asked:
+                self._save(session, "last.pt")
+                raise Interrupted
             try:
                 began = time.monotonic()
                 update = next(stream)
@@ -240,7 +244,11 @@ class _Training:
         """A run that never beats guessing by word frequency has learned nothing: say so."""
         chance = data.manifest["target_unigram_bits"]
         best = self.progress.best_nll
-        if best < chance * CHANCE:
+        run, session = self.run, self._session
+        assert session
+        # A run that was stopped within its warm-up or first epoch had no chance to show anything.
+        tried = session.updates >= max(session.updates_per_epoch, 2 * run.schedule.warmup_updates)
+        if best < chance * CHANCE or not tried:
             return None
         return f"stayed at chance: best valid cross-entropy {best:.2f} bits, word frequencies alone give {chance:.2f}"
 
@@ -352,19 +360,28 @@ def _log_file(folder: Path) -> Iterator[None]:
         handler.close()
 
 
-@contextlib.contextmanager
-def _signals() -> Iterator[None]:
-    """Turn SIGTERM into an orderly stop; only the main thread may, a launcher's other threads keep their own."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+class _Stop:
+    """A first SIGTERM or SIGINT asks the loop to save and leave after the update at hand; a second ends at once."""
 
-    def stop(number: int, frame: object) -> None:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        raise Interrupted
+    asked = False
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        # Signals go to the main thread; a run that a launcher put on another one is stopped by its process.
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+        def ask(number: int, frame: object) -> None:
+            self.asked = True
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+        for number in before:
+            signal.signal(number, ask)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

@@ -65,7 +65,13 @@ class LabelSmoothedLoss(FairseqCriterion):
         logits = logits.view(-1, logits.size(-1)).float()
         loss, nll = smoothed_loss(logits, target.view(-1), self.eps, self.padding_idx)
         tokens = sample["ntokens"]
-        sums = {"loss": loss.data, "nll_loss": nll.data, "ntokens": tokens, "sample_size": tokens}
+        sums = {
+            "loss": loss.data,
+            "nll_loss": nll.data,
+            "ntokens": tokens,
+            "nsentences": target.size(0),
+            "sample_size": tokens,
+        }
         return loss, tokens, sums
 
     @classmethod

@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from lnexp.backend import NonFinite
 from lnexp.backend.generate import translate
 from lnexp.backend.loss import LabelSmoothedLoss
+from lnexp.backend.memory import keep_freed_memory
 from lnexp.backend.model import MAX_POSITIONS, build_model, parameter_count
 from lnexp.backend.optim import NAME
 from lnexp.config import Decode, Run
@@ -46,6 +47,7 @@ class Session:
     def __init__(self, run: Run, data: Prepared, threads: int) -> None:
         logging.getLogger("fairseq").setLevel(logging.WARNING)
         torch.set_num_threads(threads)
+        keep_freed_memory()
         metrics.reset()
         self.run = run
         self.device = _device(run)

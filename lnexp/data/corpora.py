@@ -20,6 +20,7 @@ from lnexp.config import Data
 from lnexp.errors import UserError
 
 SPLITS = ("train", "valid", "test")
+_PUBLISHED = ("iwslt14_deen", "wmt14_ende")
 _SHIPPED = Path(__file__).parent / "shipped"
 _BOM = b"\xef\xbb\xbf"
 
@@ -90,7 +91,7 @@ def open_corpus(data: Data) -> Corpus:
         return _folder(data, _SHIPPED / data.name, data.name)
     if data.name == "toy_copy":
         return Corpus(data.name, data.src, data.tgt, data.name, _toy_copy)
-    if data.name in ("iwslt14_deen", "wmt14_ende"):
+    if data.name in _PUBLISHED:
         files = f"train/valid/test.{{{data.src},{data.tgt}}}"
         raise UserError(
             f"data={data.name}: fetching the published archives is not part of this version yet: "
@@ -101,7 +102,12 @@ def open_corpus(data: Data) -> Corpus:
 
 
 def source_digest(data: Data) -> str:
-    """Give the digest of the raw data for the run id; nothing has to be prepared for it."""
+    """Give the digest of the raw data for the run id; nothing has to be prepared for it.
+
+    A published corpus is known by its name alone, so that its runs can be shown before it is there.
+    """
+    if data.name in _PUBLISHED and not data.local:
+        return data.name
     return open_corpus(data).digest
 
 

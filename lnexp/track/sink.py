@@ -128,7 +128,7 @@ class WandbSink(Sink):
             self._worker.join(limit)
         if self._worker.is_alive():
             _kill_core(self._wandb)
-            self._say(f"W&B: does not answer, left alone; {self._rest()}")
+            self._worker.join(5)
         self._pass_on()
 
     def _put(self, job: Callable[[Any], None]) -> None:
@@ -159,10 +159,7 @@ class WandbSink(Sink):
                 self._try(self._jobs.get(), live)
         except Exception as error:
             self._notes.put(f"W&B: tracking stopped ({_line(error)}); {self._rest()}")
-            # Unless wandb forgets its helper process, a dead one fails every later run here and an exit hook prints a
-            # traceback; a living one keeps the id of this run in use.
-            with contextlib.suppress(Exception):
-                self._wandb.teardown()
+            _forget(self._wandb)
 
     def _try(self, job: Callable[[Any], None], live: Any) -> None:
         """Do one job; a refused one (a table the server will not have) is told once, the helper's death raises."""
@@ -183,9 +180,7 @@ class WandbSink(Sink):
             except Exception as error:
                 why = _line(error)
                 _offline_until, _offline_why = time.monotonic() + _OFFLINE_S, f"as a moment ago: {why}"
-                # The helper process keeps the id of the run it could not start, and would refuse it below.
-                with contextlib.suppress(Exception):
-                    self._wandb.teardown()
+                _forget(self._wandb)
         else:
             why = _offline_why
         live = self._init("offline")
@@ -276,9 +271,18 @@ def _has_key(settings: Any) -> bool:
 
 
 def _kill_core(wandb: Any) -> None:
-    """End wandb's helper process where it is ours: wandb's exit hook would wait for a stuck one for ever."""
+    """End wandb's helper process where it is ours: calls that wait for it return, and the exit hook does not hang."""
     with contextlib.suppress(Exception):
         wandb.setup().ensure_service()._proc._process.kill()
+
+
+def _forget(wandb: Any) -> None:
+    """Have wandb start anew with its next run, after one that failed.
+
+    A dead helper process fails every later run and makes the exit hook print a traceback; a living one holds the id
+    of the run that it could not start. SystemExit is what teardown raises where the helper was killed.
+    """
+    with contextlib.suppress(Exception, SystemExit):
         wandb.teardown()
 
 
