@@ -2,6 +2,8 @@
 PYTHON ?= python3
 # Passed to pip; without a GPU, PyTorch's CPU index saves gigabytes: make venv PIP_ARGS="--index-url ..."
 PIP_ARGS ?=
+# Passed to the benchmark, as BENCH_ARGS="--size demo --tokens 500 --pairs 3".
+BENCH_ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
@@ -11,7 +13,7 @@ demo: $(READY)
 	@$(BIN)/lnexp train sweep=demo
 	@$(BIN)/lnexp table demo
 	@$(BIN)/lnexp dashboard demo
-	@$(BIN)/lnexp read demo
+	@echo 'W&B: outputs/demo/*/wandb (to send what was recorded offline: .venv/bin/wandb sync outputs/demo/*/wandb/offline-run-*)'
 
 test: $(READY)
 	$(BIN)/python -m pytest
@@ -29,7 +31,7 @@ golden: $(READY)
 	UPDATE_GOLDEN=1 $(BIN)/python -m pytest tests/golden
 
 bench: $(READY)
-	$(BIN)/python scripts/bench.py
+	$(BIN)/python scripts/bench.py $(BENCH_ARGS)
 
 venv: $(READY)
 

@@ -134,8 +134,11 @@ def _table(arguments: list[str]) -> int:
         at = rest.index("--format")
         form = rest[at + 1] if at + 1 < len(rest) else ""
         del rest[at : at + 2]
-    written = table.write(_one(rest, "a sweep or run folder"), form, _outputs())
+    path = _one(rest, "a sweep or run folder")
+    written = table.write(path, form, _outputs())
     print(written.read_text(encoding="utf-8"))
+    if form == "md":
+        print(table.summary(table.collect(path, outputs=_outputs())) + "\n")
     print(written)
     return 0
 

@@ -53,7 +53,11 @@ def cores() -> int:
 
 
 def register() -> None:
-    """Tell Hydra our schema and resolvers; needed once in every process that composes."""
+    """Tell Hydra our schema and resolvers; needed in every process that composes, and again after fairseq's import.
+
+    fairseq puts a "config" of its own into Hydra's store, which would then be taken for the schema of conf/config.yaml.
+    """
+    ConfigStore.instance().repo.pop("config.yaml", None)
     ConfigStore.instance().store(name="schema", node=Run)
     OmegaConf.register_new_resolver("run_id", _resolve_id, replace=True)
     OmegaConf.register_new_resolver("cores", lambda most: min(cores(), int(most)), replace=True)
@@ -221,6 +225,8 @@ def hydra_job(config: DictConfig) -> float:
         user_errors.append(error)
     except Exception as error:
         say(f"{folder.name}: failed: {type(error).__name__}: {error}")
+    finally:
+        register()  # the next job of a sweep is composed in this process
     losses = [row["loss_bits"] for row in rundir.rows(folder) if row["split"] == "valid"]
     return min(losses, default=float("nan"))
 

@@ -52,6 +52,12 @@ def tokens_per_second(seconds: Sequence[float], tokens: Sequence[int], warmup: i
     return sum(tokens[warmup:]) / (seconds[-1] - seconds[warmup - 1])
 
 
+def core_share(run: dict[str, Any], threads: int, warmup: int) -> float:
+    """CPU time of the counted updates over what `threads` free cores give: well below 1, something else ran too."""
+    cpu, wall = (run[name][-1] - run[name][warmup - 1] for name in ("cpu_seconds", "seconds"))
+    return cpu / (wall * threads)
+
+
 def flop(shape: Shape, sentences: Iterable[tuple[int, int]]) -> int:
     """Useful floating-point operations of training on `sentences`, each (source tokens S, target tokens T).
 
@@ -147,6 +153,7 @@ def summary(
             "gflops": gflops,
             "share_of_gemm_peak": gflops / peak,
             "warmup_s": spread([p[side]["seconds"][warmup - 1] for p in pairs]),
+            "core_share": spread([core_share(p[side], p[side]["threads"], warmup) for p in pairs]),
             "peak_mib": max(p[side]["peak_mib"] for p in pairs),
         }
     return result
@@ -159,21 +166,21 @@ def markdown(report: dict[str, Any]) -> str:
     lines = [
         f"# Training speed: lnexp and stock fairseq-train, {settings['size']}, {settings['tokens']} tokens a batch",
         "",
-        f"{machine['processor']}, {settings['threads']} threads on {machine['cores']} cores, fairseq fp32, "
+        f"{machine['processor']}, {machine['cores']} cores; threads {settings['threads']}; fairseq fp32, "
         f"lnexp {settings['precision']}, {settings['updates']} updates after {settings['warmup']} of warm-up, "
-        f"{len(found['ratios'])} pairs of runs in alternation; load before the first run {machine['load_before']:.1f}.",
+        f"pairs of runs in alternation: {len(found['ratios'])}; load before the first {machine['load_before']:.1f}.",
         "Versions: " + ", ".join(f"{name} {value}" for name, value in machine["versions"].items()) + ".",
         f"Data {settings['data']}, vocabulary {settings['vocabulary']:,}; {check['parameters'][0]:,} parameters.",
         "",
-        "| | target tokens/s, median (lowest to highest) | GFLOP/s | share of GEMM peak | peak memory, MiB | "
-        "warm-up with start, s |",
-        "|---|---|---|---|---|---|",
+        "| | target tokens/s, median (lowest to highest) | GFLOP/s | share of GEMM peak | "
+        "CPU time / (threads x time) | peak memory, MiB | start and warm-up, s |",
+        "|---|---|---|---|---|---|---|",
     ]
     for side in ("lnexp", "fairseq"):
         row = found[side]
         lines.append(
             f"| {side} | {row['target_tokens_per_s'].text()} | {row['gflops']:.1f} | {row['share_of_gemm_peak']:.0%} | "
-            f"{row['peak_mib']:,.0f} | {row['warmup_s'].text(1)} |"
+            f"{row['core_share'].text(2)} | {row['peak_mib']:,.0f} | {row['warmup_s'].text(1)} |"
         )
     by_pair = ", ".join(f"{r:.2f}" for r in found["ratios"])
     first = " and ".join(f"{x:.3f}" for x in check["first_loss_bits"])
@@ -182,7 +189,7 @@ def markdown(report: dict[str, Any]) -> str:
         f"**lnexp / fairseq: {found['ratio'].text(2)}**, pair by pair {by_pair}.",
         "",
         f"GEMM peak: {found['gemm_gflops'].high:.0f} GFLOP/s (2048^3, fp32, the same threads, best of all tries; each "
-        f"pair's best {found['gemm_gflops'].text()}). The step needs {found['mflop_per_target_token']:.0f} MFLOP a "
+        f"pair's best {found['gemm_gflops'].text()}). The step needs {found['mflop_per_target_token']:.3g} MFLOP a "
         "target token: 6 x weights x tokens (encoder and cross keys/values by source tokens, decoder and output by "
         "target tokens) + 12 x width x attended pairs a layer; padding and all that is not a matrix product left out.",
         "",

@@ -1,8 +1,8 @@
 """One side of the benchmark, in a process of its own: python bench_side.py lnexp|fairseq|gemm WORK_FOLDER UPDATES.
 
-In: WORK_FOLDER/config.yaml, a frozen run. Out: WORK_FOLDER/result.json: the second (from the start of the process) at
-which each update ended, its target tokens and its loss. The stopwatch is all that is added to either program; lists
-are filled while it runs, and turned into numbers once it has stopped.
+In: WORK_FOLDER/config.yaml, a frozen run. Out: WORK_FOLDER/result.json: for each update the second (from the start of
+the process) at which it ended, the CPU seconds spent until then, its target tokens and its loss. The stopwatch is all
+that is added to either program; lists are filled while it runs, and turned into numbers once it has stopped.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ def lnexp_side(folder: Path, updates: int) -> dict[str, Any]:
     run = load(folder / "config.yaml")
     data = prepare(run.data, Path(run.paths.cache).expanduser())
     session = open_session(run, data, run.devices.threads)
-    seconds, rows = [], []
+    seconds, cpu, rows = [], [], []
     for row in session.updates_stream():
         seconds.append(time.perf_counter() - STARTED)
+        cpu.append(time.process_time())
         rows.append(row)
         if len(rows) == updates:
             break
     return {
         "seconds": seconds,
+        "cpu_seconds": cpu,
         "tokens": [int(row["tokens"]) for row in rows],
         "losses": [row["loss_bits"] for row in rows],
         "parameters": session.parameters,
@@ -56,12 +58,13 @@ def fairseq_side(folder: Path, updates: int) -> dict[str, Any]:
     run = load(folder / "config.yaml")
     data = prepare(run.data, Path(run.paths.cache).expanduser())
     train_step = Trainer.train_step
-    seconds, batches, rows, parameters = [], [], [], 0
+    seconds, cpu, batches, rows, parameters = [], [], [], [], 0
 
     def timed(trainer: Any, samples: list[dict[str, Any]], *rest: Any, **named: Any) -> Any:
         nonlocal parameters
         row = train_step(trainer, samples, *rest, **named)
         seconds.append(time.perf_counter() - STARTED)
+        cpu.append(time.process_time())
         batches.append(samples)
         rows.append(row)
         if not parameters:
@@ -74,6 +77,7 @@ def fairseq_side(folder: Path, updates: int) -> dict[str, Any]:
     pad = 1  # fairseq's number for padding, in every dictionary
     return {
         "seconds": seconds,
+        "cpu_seconds": cpu,
         "tokens": [sum(int(sample["ntokens"]) for sample in samples) for samples in batches],
         "losses": [float(row["loss"]) for row in rows],
         "parameters": parameters,

@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
+import bench
 import bench_figures as figures
 import bench_side
 from bench_figures import Shape, Spread, flop, spread
@@ -21,9 +22,15 @@ BENCH = Path(__file__).parents[2] / "scripts" / "bench.py"
 
 def side(seconds: list[float], tokens: list[int], **changed: Any) -> dict[str, Any]:
     losses = [13.0 - n for n in range(len(tokens))]
-    return {"seconds": seconds, "tokens": tokens, "losses": losses, "parameters": 9, "threads": 1, "peak_mib": 5.0} | (
-        changed
-    )
+    return {
+        "seconds": seconds,
+        "cpu_seconds": [0.75 * s for s in seconds],
+        "tokens": tokens,
+        "losses": losses,
+        "parameters": 9,
+        "threads": 1,
+        "peak_mib": 5.0,
+    } | (changed)
 
 
 def pair(ours: float, theirs: float, gemm: float = 100.0) -> dict[str, Any]:
@@ -91,6 +98,7 @@ def test_summary() -> None:
     assert found["mflop_per_target_token"] == pytest.approx(a_token / 1e6)
     assert found["lnexp"]["gflops"] == pytest.approx(30 * a_token / 1e9)
     assert found["lnexp"]["share_of_gemm_peak"] == pytest.approx(30 * a_token / 1e9 / 100)
+    assert found["lnexp"]["core_share"] == Spread(0.75, 0.75, 0.75)
     assert found["fairseq"]["warmup_s"] == Spread(9.0, 9.0, 9.0)
 
 
@@ -133,6 +141,11 @@ def test_without_fairseq(tmp_path: Path) -> None:
     done = run_bench([sys.executable, "-S"], [], tmp_path)
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
     assert "fairseq" in done.stderr and "make venv" in done.stderr
+
+
+def test_a_side_that_fails_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(bench.Failed, match="nothing ended with code 1: KeyError: 'nothing'"):
+        bench.measure("nothing", tmp_path, 1, 1)
 
 
 def run_bench(python: list[str], words: list[str], folder: Path) -> "subprocess.CompletedProcess[str]":

@@ -1,0 +1,39 @@
+"""Every test in a place of its own: cache, outputs and HOME below tmp_path, one thread, no W&B settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+# Before torch or numpy is imported anywhere: tests share the machine.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.startswith("WANDB_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("LNEXP_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("LNEXP_OUTPUTS", str(tmp_path / "outputs"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def begun() -> Callable[..., Path]:
+    """Make the folder of the run that a command line means, in some state, as if it had been trained."""
+
+    def make(arguments: list[str], state: str = "done") -> Path:
+        from lnexp import rundir
+        from lnexp.config import freeze
+        from lnexp.launch import plan
+
+        job = plan(arguments).jobs[0]
+        job.folder.mkdir(parents=True)
+        rundir.write_text(job.folder / "config.yaml", freeze(job.run))
+        rundir.write_status(job.folder, state, 2, 1.5)
+        return job.folder
+
+    return make
