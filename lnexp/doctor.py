@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import os
 import shutil
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 
 def examine() -> int:
     """Print a line a check; 1 where something that training needs is broken."""
+    logging.disable(logging.WARNING)  # what libraries log on import is no finding
     broken = 0
     for name, check in CHECKS.items():
         try:
@@ -52,7 +54,7 @@ def _devices() -> tuple[bool, str]:
 def _disk() -> tuple[bool, str]:
     from lnexp.launch import check_writable, plan
 
-    paths = plan([]).jobs[0].run.paths
+    paths = plan(["max_updates=1"]).jobs[0].run.paths
     outputs = Path(paths.outputs)
     there = next(p for p in (outputs.absolute(), *outputs.absolute().parents) if p.exists())
     check_writable(there)
