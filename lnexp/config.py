@@ -206,8 +206,11 @@ def check(run: Run) -> None:
         need(0 < schedule.drop_factor <= 1, "schedule.drop_factor", "need 0 < factor <= 1")
         choice("schedule.after_drop", "constant", "inverse_sqrt")
     if schedule.name == "linear":
-        rule = f"need more than schedule.warmup_updates={schedule.warmup_updates} (linear falls to zero at this update)"
-        need(schedule.total_updates > schedule.warmup_updates, "schedule.total_updates", rule)
+        held = schedule.hold_updates > schedule.warmup_updates
+        name = "schedule.hold_updates" if held else "schedule.warmup_updates"
+        start = max(schedule.hold_updates, schedule.warmup_updates)
+        rule = f"need more than {name}={start} (linear falls to zero at this update)"
+        need(schedule.total_updates > start, "schedule.total_updates", rule)
     need(decode.beam >= 1, "decode.beam", "need >= 1 (1 = greedy)")
     need(-inf < decode.lenpen < inf, "decode.lenpen", "need a finite number (1 = none)")
     need(0 <= decode.max_len_a < inf, "decode.max_len_a", "need a finite number >= 0")

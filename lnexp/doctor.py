@@ -54,7 +54,7 @@ def _devices() -> tuple[bool, str]:
 def _disk() -> tuple[bool, str]:
     from lnexp.launch import check_writable, plan
 
-    paths = plan(["max_updates=1"]).jobs[0].run.paths
+    paths = plan(["max_updates=1", "tokens_per_update=1"]).jobs[0].run.paths
     outputs = Path(paths.outputs)
     there = next(p for p in (outputs.absolute(), *outputs.absolute().parents) if p.exists())
     check_writable(there)

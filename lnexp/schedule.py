@@ -22,7 +22,8 @@ class Schedule:
     warmup_updates: int = 0
     """T, updates of linear warm-up (paper, eq. 1). 0 = none."""
     hold_updates: int = 0
-    """flat_inverse_sqrt: the rate stays at its peak until this update, then decays."""
+    """flat_inverse_sqrt, linear: the rate stays at its peak until this update, then decays; with or without warm-up it
+    is then the same from here on."""
     drop_epoch: int = 0
     """step_drop: the epoch (1-based) at whose first update the rate is multiplied by drop_factor."""
     drop_factor: float = 1.0
@@ -44,10 +45,12 @@ def lr(schedule: Schedule, lr_max: float, update: int, updates_per_epoch: int = 
         # Without warm-up this is the paper's "T = 1" taken by the letter: lr_max / sqrt(t), a rate that
         # has fallen 30-fold after one IWSLT14 epoch of 1,100 updates.
         return lr_max * sqrt(max(warmup, 1) / update)
+    knee = max(schedule.hold_updates, warmup)
+    if update <= knee:
+        return lr_max
     if schedule.name == "flat_inverse_sqrt":
         # The other reading: same tail as with warm-up, the ramp replaced by its end value.
-        knee = max(schedule.hold_updates, warmup, 1)
-        return lr_max * sqrt(knee / max(update, knee))
+        return lr_max * sqrt(max(knee, 1) / update)
     if schedule.name == "step_drop":
         last_full = (schedule.drop_epoch - 1) * updates_per_epoch
         if not updates_per_epoch or update <= last_full:
@@ -55,21 +58,22 @@ def lr(schedule: Schedule, lr_max: float, update: int, updates_per_epoch: int = 
         dropped = lr_max * schedule.drop_factor
         return dropped * sqrt(max(last_full, 1) / update) if schedule.after_drop == "inverse_sqrt" else dropped
     if schedule.name == "linear":
-        left = schedule.total_updates - update
-        return lr_max * max(left, 0) / (schedule.total_updates - warmup)
+        return lr_max * max(schedule.total_updates - update, 0) / (schedule.total_updates - knee)
     raise ValueError(f"unknown schedule {schedule.name!r}")
 
 
 def describe(schedule: Schedule) -> str:
     """Give the formula in one line, as reports print it."""
     warmup = schedule.warmup_updates
+    knee = max(schedule.hold_updates, warmup)
     ramp = f"lr_max * t/{warmup} for t <= {warmup}, then " if warmup else "no warm-up; "
+    flat = f"lr_max until t = {knee}, then " if schedule.hold_updates > warmup else ""
     tails = {
         "constant": "lr_max",
         "inverse_sqrt": f"lr_max * sqrt({max(warmup, 1)}/t)",
-        "flat_inverse_sqrt": f"lr_max until t = {max(schedule.hold_updates, warmup, 1)} = F, then lr_max * sqrt(F/t)",
+        "flat_inverse_sqrt": f"{flat}lr_max * sqrt({max(knee, 1)}/t)",
         "step_drop": f"lr_max, times {schedule.drop_factor:g} from epoch {schedule.drop_epoch} on"
         + (", then * sqrt(t_drop/t)" if schedule.after_drop == "inverse_sqrt" else ""),
-        "linear": f"lr_max * ({schedule.total_updates} - t)/{schedule.total_updates - warmup}",
+        "linear": f"{flat}lr_max * ({schedule.total_updates} - t)/{schedule.total_updates - knee}",
     }
     return ramp + tails[schedule.name]

@@ -1,4 +1,4 @@
-"""Every test in a place of its own: cache, outputs and HOME below tmp_path, one thread, no W&B settings."""
+"""Every test in a place of its own: working folder, cache, outputs and HOME are in tmp_path; no W&B settings."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [n for n in os.environ if n.startswith("WANDB_")]:
         monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LNEXP_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("LNEXP_OUTPUTS", str(tmp_path / "outputs"))
     monkeypatch.setenv("HOME", str(tmp_path / "home"))

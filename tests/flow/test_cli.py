@@ -143,7 +143,7 @@ def test_a_sweep_goes_on_after_fairseq_was_imported(monkeypatch: pytest.MonkeyPa
 
     def as_if_trained(run: Run, run_id: str, folder: Path, *_: object, **__: object) -> str:
         ConfigStore.instance().store(name="config", node={"foreign": 1})
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         rundir.write_status(folder, "done", run.max_updates, 1.0)
         return "done"
 
@@ -156,7 +156,7 @@ def test_a_sweep_goes_on_after_fairseq_was_imported(monkeypatch: pytest.MonkeyPa
 
 def test_a_failed_job_does_not_stop_a_sweep(monkeypatch: pytest.MonkeyPatch, capsys: Out, tmp_path: Path) -> None:
     def sometimes(run: Run, run_id: str, folder: Path, *_: object, **__: object) -> str:
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         state = "failed" if run.seed == 2 else "done"
         rundir.write_status(folder, state, 1, 1.0, "out of luck" if run.seed == 2 else None)
         if run.seed == 2:

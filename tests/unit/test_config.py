@@ -165,7 +165,8 @@ EDGES: list[dict[str, Any]] = [
     {"decode.max_len_a": 1.0, "decode.max_len_b": 0}, {"decode.lenpen": -0.5}, {"seed": 0}, {"seed": 2**31 - 1},
     STEP, {**STEP, "schedule.drop_epoch": 1, "schedule.drop_factor": 1.0},
     {**STEP, "schedule.after_drop": "inverse_sqrt"},
-    LINEAR, {**LINEAR, "schedule.total_updates": 21}, {"run_name": "a" * 100}, {"data.src": "deu"},
+    LINEAR, {**LINEAR, "schedule.total_updates": 21}, {**LINEAR, "schedule.hold_updates": 99},
+    {"run_name": "a" * 100}, {"data.src": "deu"},
 ]  # fmt: skip
 
 # change -> words of the one line, the first being the setting.
@@ -201,6 +202,7 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({**STEP, "schedule.after_drop": "cosine"}, ("schedule.after_drop=cosine", "constant, inverse_sqrt")),
     *(({**LINEAR, "schedule.total_updates": n}, (f"schedule.total_updates={n}", "schedule.warmup_updates=20"))
       for n in (0, 20)),
+    ({**LINEAR, "schedule.hold_updates": 100}, ("schedule.total_updates=100", "schedule.hold_updates=100")),
     ({"decode.beam": 0}, ("decode.beam=0", ">= 1", "greedy")),
     *(({"decode.lenpen": v}, (f"decode.lenpen={v}", "finite")) for v in (NAN, INF)),
     *(({"decode.max_len_a": v}, (f"decode.max_len_a={v}", ">= 0")) for v in (-0.1, NAN, INF)),

@@ -89,6 +89,13 @@ def test_linear_is_zero_from_the_last_update_on_and_not_before(warmup: int) -> N
     assert [rate(s, t) for t in (900, 901, 9000)] == [0.0, 0.0, 0.0]
 
 
+def test_linear_held_has_the_tail_of_linear_with_warmup() -> None:
+    held = schedule("linear", 0, hold_updates=200, total_updates=900)
+    warm = schedule("linear", 200, total_updates=900)
+    assert all(rate(held, t) == PEAK for t in range(1, 201))
+    assert all(rate(held, t) == rate(warm, t) < PEAK for t in range(201, 1000))
+
+
 @pytest.mark.parametrize(("epoch", "per_epoch"), [(1, 700), (2, 1), (8, 1100)])
 def test_step_drop_drops_once_and_at_the_first_update_of_its_epoch(epoch: int, per_epoch: int) -> None:
     s = Schedule("step_drop", drop_epoch=epoch, drop_factor=0.1)
@@ -120,7 +127,8 @@ def test_the_ramp_rises_and_nothing_rises_after_it(name: str, warmup: int) -> No
         (Schedule("constant"), "no warm-up; lr_max"),
         (Schedule("inverse_sqrt"), "no warm-up; lr_max * sqrt(1/t)"),
         (Schedule("inverse_sqrt", 500), "lr_max * t/500 for t <= 500, then lr_max * sqrt(500/t)"),
-        (schedule("flat_inverse_sqrt", 0), "no warm-up; lr_max until t = 4000 = F, then lr_max * sqrt(F/t)"),
+        (schedule("flat_inverse_sqrt", 0), "no warm-up; lr_max until t = 4000, then lr_max * sqrt(4000/t)"),
+        (Schedule("flat_inverse_sqrt", 500), "lr_max * t/500 for t <= 500, then lr_max * sqrt(500/t)"),
         (schedule("step_drop", 0), "no warm-up; lr_max, times 0.1 from epoch 3 on"),
         (
             schedule("step_drop", 0, after_drop="inverse_sqrt"),
@@ -129,6 +137,10 @@ def test_the_ramp_rises_and_nothing_rises_after_it(name: str, warmup: int) -> No
         (
             Schedule("linear", 200, total_updates=900),
             "lr_max * t/200 for t <= 200, then lr_max * (900 - t)/700",
+        ),
+        (
+            Schedule("linear", 0, hold_updates=200, total_updates=900),
+            "no warm-up; lr_max until t = 200, then lr_max * (900 - t)/700",
         ),
     ],
 )
