@@ -101,7 +101,7 @@ def _train(arguments: list[str]) -> int:
 
 
 def _eval(arguments: list[str]) -> int:
-    from lnexp.console import say
+    from lnexp.console import quiet, say
     from lnexp.evaluate import evaluate
     from lnexp.launch import cores, decode_of
     from lnexp.report.collect import find
@@ -110,6 +110,7 @@ def _eval(arguments: list[str]) -> int:
         raise UserError("name a run folder: lnexp eval outputs/demo/RUN [decode=greedy]")
     folder, overrides = find(arguments[0], _outputs()), arguments[1:]
     run, decode = decode_of(folder, overrides)
+    quiet()
     for entry in evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say):
         say(
             "{split} {metric} {value:.2f}  ({n_sentences} sentences, {decode}, data {data}, {signature})".format(

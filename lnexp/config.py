@@ -200,16 +200,17 @@ def check(run: Run) -> None:
     need(0 <= optim.label_smoothing < 1, "optim.label_smoothing", "need 0 <= eps < 1")
     choice("schedule.name", *schedules.NAMES)
     need(schedule.warmup_updates >= 0, "schedule.warmup_updates", "need >= 0 (0 = no warm-up)")
+    held = schedule.name in ("flat_inverse_sqrt", "linear")
     need(schedule.hold_updates >= 0, "schedule.hold_updates", "need >= 0")
+    need(held or not schedule.hold_updates, "schedule.hold_updates", f"schedule={schedule.name} holds nothing; need 0")
     if schedule.name == "step_drop":
         need(schedule.drop_epoch >= 1, "schedule.drop_epoch", "need an epoch >= 1")
         need(0 < schedule.drop_factor <= 1, "schedule.drop_factor", "need 0 < factor <= 1")
         choice("schedule.after_drop", "constant", "inverse_sqrt")
     if schedule.name == "linear":
-        held = schedule.hold_updates > schedule.warmup_updates
-        name = "schedule.hold_updates" if held else "schedule.warmup_updates"
+        name = "hold_updates" if schedule.hold_updates > schedule.warmup_updates else "warmup_updates"
         start = max(schedule.hold_updates, schedule.warmup_updates)
-        rule = f"need more than {name}={start} (linear falls to zero at this update)"
+        rule = f"need more than schedule.{name}={start}: the linear schedule falls to zero there; set max_updates"
         need(schedule.total_updates > start, "schedule.total_updates", rule)
     need(decode.beam >= 1, "decode.beam", "need >= 1 (1 = greedy)")
     need(-inf < decode.lenpen < inf, "decode.lenpen", "need a finite number (1 = none)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import threading
 from collections.abc import Iterator
@@ -17,6 +18,12 @@ def say(line: str) -> None:
     """Print one line at once; on a terminal it first clears the bar, which draws itself anew below."""
     clear = "\r\033[K" if sys.stdout.isatty() else ""
     print(clear + line, flush=True)
+
+
+def quiet() -> None:
+    """Keep what libraries log and warn of while they load off the terminal; a run's own log file still gets it."""
+    logging.getLogger().addHandler(logging.NullHandler())
+    logging.captureWarnings(True)
 
 
 def progress_bar(total: int, done: int, wanted: bool) -> tqdm:

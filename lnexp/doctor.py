@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
 import os
 import shutil
 import sys
@@ -12,10 +11,12 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+from lnexp.console import quiet
+
 
 def examine() -> int:
     """Print a line a check; 1 where something that training needs is broken."""
-    logging.disable(logging.WARNING)  # what libraries log on import is no finding
+    quiet()
     broken = 0
     for name, check in CHECKS.items():
         try:

@@ -83,6 +83,14 @@ def write(
     rundir.write_json(path, [e for e in old if tuple(e.get(k) for k in key) not in taken] + new)
 
 
+def trained_on(folder: Path) -> str:
+    """Give the fingerprint of the data that a run folder's checkpoints were trained on."""
+    env = rundir.read_json(folder / "env.json")
+    if not isinstance(env, dict) or "data_fingerprint" not in env:
+        raise UserError(f"{folder / 'env.json'}: names no data_fingerprint; delete the run folder to train it anew")
+    return str(env["data_fingerprint"])
+
+
 def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say: Callable[[str], None]) -> list[dict]:
     """Translate valid and test again from a run folder's best checkpoint; gives what was written to scores.json."""
     run = load(folder / "config.yaml")
@@ -94,9 +102,9 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     from lnexp.data.prepare import prepare
 
     data = prepare(run.data, cache, say)
-    trained_on = rundir.read_json(folder / "env.json")["data_fingerprint"]
-    if data.fingerprint != trained_on:
-        raise UserError(f"{folder}: trained on data {trained_on}, but {run.data.name} is now {data.fingerprint}")
+    before = trained_on(folder)
+    if data.fingerprint != before:
+        raise UserError(f"{folder}: trained on data {before}, but {run.data.name} is now {data.fingerprint}")
     session = open_session(run, data, threads)
     session.load_state(read(checkpoint), optimizer=False)
     chosen = decode or run.decode

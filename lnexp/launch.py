@@ -140,6 +140,9 @@ def plan(arguments: list[str]) -> Plan:
             return Plan([_job(fixed)], False, 1)
         params = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
         found = [_job(combination) for combination in _combinations(params + words)]
+        twice = next((job.folder for i, job in enumerate(found) if job.folder in {j.folder for j in found[:i]}), None)
+        if twice:
+            raise UserError(f"{twice}: this sweep asks for the same run twice; name each value once")
         at_once = int(hydra.launcher.get("n_jobs", 1))
         if at_once == 0:
             raise UserError("hydra.launcher.n_jobs=0: need >= 1, or -1 for all cores")

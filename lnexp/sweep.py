@@ -6,9 +6,11 @@ Hydra's sweeper and launcher do the launching; what each run came to is read fro
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from lnexp import launch
 from lnexp.console import say, watch
+from lnexp.data.prepare import prepare
 from lnexp.launch import Plan
 from lnexp.rundir import read_status
 from lnexp.train import ENDED
@@ -29,6 +31,10 @@ def run_all(arguments: list[str]) -> int:
     if plan.multirun:
         say(f"{sweep}: {len(plan.jobs)} runs, {sum(s in ENDED for s in before)} of them ended, "
             f"{plan.side_by_side} at a time on {launch.cores()} cores")  # fmt: skip
+    # Once, here: a corpus that cannot be used is said before anything starts, and no two jobs wait for one another.
+    todo = [job.run for job, found in zip(plan.jobs, before, strict=True) if found not in ENDED]
+    for run in {str(run.data): run for run in todo}.values():
+        prepare(run.data, Path(run.paths.cache).expanduser(), say)
     launch.user_errors.clear()
     total = sum(job.run.max_updates for job in plan.jobs)
     if plan.multirun:

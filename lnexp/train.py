@@ -7,25 +7,20 @@ The same call on the same folder goes on from the last checkpoint, and does noth
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import logging
-import os
-import platform
-import signal
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lnexp import evaluate, rundir
 from lnexp.config import Run, freeze, identity, load
 from lnexp.console import progress_bar
+from lnexp.environment import environment
 from lnexp.errors import UserError
+from lnexp.guard import Stop, lock, log_file
 
 if TYPE_CHECKING:
     from lnexp.backend.session import Session
@@ -62,7 +57,7 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
     `bar` allows a progress bar where there is a terminal.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _lock(folder), _log_file(folder):
+    with lock(folder), log_file(folder):
         state = _take_over(run, folder)
         if state in ENDED:
             say(f"{folder.name}: {state} already, nothing to train")
@@ -91,7 +86,7 @@ class _Training:
     def __init__(self, run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool) -> None:
         self.run, self.run_id, self.folder, self.threads, self.say = run, run_id, folder, threads, say
         self._bar = bar
-        self.stop = _Stop()
+        self.stop = Stop()
         self.progress = Progress()
         self._session: Session | None = None
         self._clock = time.monotonic()
@@ -215,7 +210,7 @@ class _Training:
         if not path.exists():
             rundir.cut_rows(self.folder, -1)
             return
-        trained_on = rundir.read_json(self.folder / "env.json")["data_fingerprint"]
+        trained_on = evaluate.trained_on(self.folder)
         if trained_on != env["data_fingerprint"]:
             now = env["data_fingerprint"]
             raise UserError(f"{self.folder}: begun on data {trained_on}, now {now}; give the old data or delete it")
@@ -277,44 +272,6 @@ class _Window:
         }
 
 
-def environment(run: Run, session: Session, data: Prepared, threads: int) -> dict[str, Any]:
-    """Give what env.json records: what ran, on what, with which data."""
-
-    def installed(package: str) -> str:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return "absent"
-
-    packages = ("lnexp", "torch", "ve-fairseq", "hydra-core", "omegaconf", "sacrebleu", "wandb", "numpy")
-    return {
-        "data_fingerprint": data.fingerprint,
-        "data_folder": str(data.folder),
-        "target_unigram_bits": data.manifest["target_unigram_bits"],
-        "vocabulary": data.manifest["vocabulary"],
-        "parameters": session.parameters,
-        "updates_per_epoch": session.updates_per_epoch,
-        "tokens_per_update": run.tokens_per_update,
-        "device": str(session.device),
-        "precision": run.devices.precision,
-        "threads": threads,
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "processor": _processor(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        **{package.replace("ve-fairseq", "fairseq"): installed(package) for package in packages},
-    }
-
-
-def _processor() -> str:
-    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor()
-
-
 def _take_over(run: Run, folder: Path) -> str | None:
     """Give the state the folder is in; refuse one that belongs to another config."""
     status = rundir.read_status(folder)
@@ -326,62 +283,3 @@ def _take_over(run: Run, folder: Path) -> str | None:
         changed = ", ".join(f"{k}: {there.get(k)} there, {wanted.get(k)} here" for k in differing[:3])
         raise UserError(f"{folder}: holds another run ({changed}); delete it or set another run_name")
     return str(status["state"])
-
-
-@contextlib.contextmanager
-def _lock(folder: Path) -> Iterator[None]:
-    """Keep a second process off the folder; the lock goes with the process, however it ends."""
-    with open(folder / ".lock", "a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.seek(0)
-            owner = file.read().strip() or "another process"
-            raise UserError(f"{folder}: in use by {owner}; wait for it, or stop it first") from None
-        file.seek(0)
-        file.truncate()
-        file.write(f"process {os.getpid()} on {platform.node()}")
-        file.flush()
-        yield
-
-
-@contextlib.contextmanager
-def _log_file(folder: Path) -> Iterator[None]:
-    """Send Python's log of this run to train.log; Hydra would lose it where a job raises."""
-    handler = logging.FileHandler(folder / "train.log", encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(levelname)s %(message)s"))
-    root = logging.getLogger()
-    root.addHandler(handler)
-    logging.captureWarnings(True)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        handler.close()
-
-
-class _Stop:
-    """A first SIGTERM or SIGINT asks the loop to save and leave after the update at hand; a second ends at once."""
-
-    asked = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        # Signals go to the main thread; a run that a launcher put on another one is stopped by its process.
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-
-        def ask(number: int, frame: object) -> None:
-            self.asked = True
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-        for number in before:
-            signal.signal(number, ask)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)

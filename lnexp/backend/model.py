@@ -56,7 +56,7 @@ def build_model(size: Size, model: Model, task: Any) -> nn.Module:
     return built
 
 
-def check_structure(model: nn.Module, norm: str) -> None:
+def check_structure(model: Any, norm: str) -> None:
     """Raise AssertionError where a stack does not stand as `norm` says; guards against fairseq changing under us."""
     for stack in (model.encoder, model.decoder):
         final = stack.layer_norm is not None

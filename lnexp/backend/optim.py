@@ -24,7 +24,8 @@ class TorchOptimizer(FairseqOptimizer):
 
     def __init__(self, cfg: Any, params: list[torch.nn.Parameter]) -> None:
         super().__init__(cfg)
-        self.last_norm = 0.0
+        self.last_norm = torch.zeros(())
+        self._optimizer: torch.optim.Optimizer
         common = {"lr": cfg.lr[0], "weight_decay": cfg.weight_decay}
         moments = {"betas": tuple(cfg.betas), "eps": cfg.eps}
         if cfg.name == "adam":

@@ -32,6 +32,8 @@ def read_config(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     if not isinstance(config, dict):
         raise UserError(f"{path}: need a mapping, found {type(config).__name__}")
+    if not config:
+        raise UserError(f"{path}: is empty; delete the run folder to have the run made again")
     return config
 
 

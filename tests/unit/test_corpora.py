@@ -155,7 +155,9 @@ def test_missing_files_are_listed(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_settings(data: Data, words: list[str]) -> None:
-    for attempt in (open_corpus, source_digest):
+    # A published corpus has a digest (its name) before it is there, so that its runs can be shown.
+    published = data.name in ("iwslt14_deen", "wmt14_ende")
+    for attempt in (open_corpus,) if published else (open_corpus, source_digest):
         with pytest.raises(UserError) as caught:
             attempt(data)
         assert "\n" not in str(caught.value)

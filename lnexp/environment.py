@@ -1,0 +1,54 @@
+"""What ran: versions, machine, data and model of a run, for env.json and for whoever compares two results."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from lnexp.config import Run
+
+if TYPE_CHECKING:
+    from lnexp.backend.session import Session
+    from lnexp.data.prepare import Prepared
+
+PACKAGES = ("lnexp", "torch", "ve-fairseq", "hydra-core", "omegaconf", "sacrebleu", "wandb", "numpy")
+
+
+def environment(run: Run, session: Session, data: Prepared, threads: int) -> dict[str, Any]:
+    """Give what env.json records: what ran, on what, with which data."""
+
+    def installed(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return "absent"
+
+    return {
+        "data_fingerprint": data.fingerprint,
+        "data_folder": str(data.folder),
+        "target_unigram_bits": data.manifest["target_unigram_bits"],
+        "vocabulary": data.manifest["vocabulary"],
+        "parameters": session.parameters,
+        "updates_per_epoch": session.updates_per_epoch,
+        "tokens_per_update": run.tokens_per_update,
+        "device": str(session.device),
+        "precision": run.devices.precision,
+        "threads": threads,
+        "cores": os.cpu_count(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        **{package.replace("ve-fairseq", "fairseq"): installed(package) for package in PACKAGES},
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor()
