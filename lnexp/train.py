@@ -51,6 +51,35 @@ class Progress:
     """Validations since the best one."""
 
 
+@dataclass
+class Window:
+    """Sums over the updates since the last training row; in the checkpoint too, so that a restart leaves no seam."""
+
+    updates: int = 0
+    tokens: float = 0.0
+    loss: float = 0.0
+    nll: float = 0.0
+    gnorm: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, update: dict[str, float], seconds: float) -> None:
+        self.updates += 1
+        self.tokens += update["tokens"]
+        self.loss += update["loss_bits"] * update["tokens"]
+        self.nll += update["nll_bits"] * update["tokens"]
+        self.gnorm += update["gnorm"]
+        self.seconds += seconds
+
+    def row(self) -> rundir.Row:
+        """Give the means: losses by token, the gradient norm by update, target tokens a second of updates alone."""
+        return {
+            "loss_bits": self.loss / self.tokens,
+            "nll_bits": self.nll / self.tokens,
+            "gnorm": self.gnorm / self.updates,
+            "tokens_per_s": round(self.tokens / self.seconds, 1),
+        }
+
+
 def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool = False) -> str:
     """Train, decode and score `run` in `folder`; give its state. UserError for what the user can mend.
 
@@ -63,7 +92,8 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
             say(f"{folder.name}: {state} already, nothing to train")
             return state
         rundir.write_text(folder / "config.yaml", freeze(run))
-        rundir.write_status(folder, "running", 0, 0.0)
+        before = rundir.read_status(folder) or {"updates": 0, "wall_s": 0.0}
+        rundir.write_status(folder, "running", before["updates"], before["wall_s"])
         trained = _Training(run, run_id, folder, threads, say, bar)
         try:
             with trained.stop.listening():
@@ -88,6 +118,7 @@ class _Training:
         self._bar = bar
         self.stop = Stop()
         self.progress = Progress()
+        self._window = Window()
         self._session: Session | None = None
         self._clock = time.monotonic()
 
@@ -133,36 +164,35 @@ class _Training:
 
         run = self.run
         every = run.validate_every or session.updates_per_epoch
-        window = _Window()
         saved = self._tick()
         last_loss = float("nan")
         stream = session.updates_stream()
-        bar = progress_bar(run.max_updates or run.max_epochs * session.updates_per_epoch, session.updates, self._bar)
-        while not self._bound_met(session):
-            if self.stop.asked:
-                self._save(session, "last.pt")
-                raise Interrupted
-            try:
+        total = run.max_updates or run.max_epochs * session.updates_per_epoch
+        with progress_bar(total, session.updates, self._bar) as bar:
+            while not self._bound_met(session):
+                if self.stop.asked:
+                    self._save(session, "last.pt")
+                    raise Interrupted
                 began = time.monotonic()
-                update = next(stream)
-                window.add(update, time.monotonic() - began)
+                try:
+                    update = next(stream)
+                except NonFinite as error:
+                    return f"update {session.updates + 1}: {error}; last finite training loss {last_loss:.3f} bits"
+                self._window.add(update, time.monotonic() - began)
                 last_loss = update["loss_bits"]
-            except NonFinite as error:
-                return f"update {session.updates + 1}: {error}; last finite training loss {last_loss:.3f} bits"
-            wall_s = self._tick()
-            bar.update()
-            if session.updates % run.log_every == 0:
-                log({"split": "train", **self._where(session), **window.row()})
-                rundir.write_status(self.folder, "running", session.updates, wall_s)
-                window = _Window()
-            if session.updates % every == 0 or self._bound_met(session):
-                log(self._validate(session, data))
-                self._save(session, "last.pt")
-                saved = self._tick()
-            elif wall_s - saved > SAVE_EVERY_S:
-                self._save(session, "last.pt")
-                saved = wall_s
-        bar.close()
+                wall_s = self._tick()
+                bar.update()
+                if session.updates % run.log_every == 0:
+                    log({"split": "train", **self._where(session), **self._window.row()})
+                    rundir.write_status(self.folder, "running", session.updates, wall_s)
+                    self._window = Window()
+                if session.updates % every == 0 or self._bound_met(session):
+                    log(self._validate(session, data))
+                    self._save(session, "last.pt")
+                    saved = self._tick()
+                elif wall_s - saved > SAVE_EVERY_S:
+                    self._save(session, "last.pt")
+                    saved = wall_s
         return None
 
     def _bound_met(self, session: Session) -> bool:
@@ -200,7 +230,8 @@ class _Training:
     def _save(self, session: Session, name: str) -> None:
         from lnexp.backend import checkpoint
 
-        state = session.state() | {"progress": vars(self.progress), "run_id": self.run_id}
+        own = {"progress": vars(self.progress), "window": vars(self._window), "run_id": self.run_id}
+        state = session.state() | own
         checkpoint.write(state, self.folder / "checkpoints" / name)
 
     def _resume(self, session: Session, env: dict[str, Any]) -> None:
@@ -216,7 +247,7 @@ class _Training:
             raise UserError(f"{self.folder}: begun on data {trained_on}, now {now}; give the old data or delete it")
         state = checkpoint.read(path)
         session.load_state(state)
-        self.progress = Progress(**state["progress"])
+        self.progress, self._window = Progress(**state["progress"]), Window(**state["window"])
         rundir.cut_rows(self.folder, session.updates)
         self.say(f"{self.folder.name}: goes on from update {session.updates}")
 
@@ -246,30 +277,6 @@ class _Training:
         if best < chance * CHANCE or not tried:
             return None
         return f"stayed at chance: best valid cross-entropy {best:.2f} bits, word frequencies alone give {chance:.2f}"
-
-
-class _Window:
-    """Means over the updates since the last training row, weighted by tokens."""
-
-    def __init__(self) -> None:
-        self._tokens = self._loss = self._nll = self._seconds = self._gnorm = 0.0
-        self._updates = 0
-
-    def add(self, update: dict[str, float], seconds: float) -> None:
-        self._tokens += update["tokens"]
-        self._loss += update["loss_bits"] * update["tokens"]
-        self._nll += update["nll_bits"] * update["tokens"]
-        self._gnorm += update["gnorm"]
-        self._seconds += seconds
-        self._updates += 1
-
-    def row(self) -> rundir.Row:
-        return {
-            "loss_bits": self._loss / self._tokens,
-            "nll_bits": self._nll / self._tokens,
-            "gnorm": self._gnorm / self._updates,
-            "tokens_per_s": round(self._tokens / self._seconds, 1),
-        }
 
 
 def _take_over(run: Run, folder: Path) -> str | None:

@@ -43,6 +43,11 @@ def accumulation(run: Run) -> int:
     return math.ceil(run.tokens_per_update / run.devices.max_tokens) if run.devices.max_tokens else 1
 
 
+class _Trainer(Trainer):
+    def save_checkpoint(self, filename: str, extra_state: Any) -> None:
+        """Write nothing: fairseq would leave a crash.pt in the working folder; our checkpoints are train.py's."""
+
+
 class Session:
     def __init__(self, run: Run, data: Prepared, threads: int) -> None:
         logging.getLogger("fairseq").setLevel(logging.WARNING)
@@ -57,7 +62,7 @@ class Session:
         model = build_model(run.size, run.model, self._task)
         self.parameters = parameter_count(model)
         config = self._fairseq_config()
-        self._trainer = Trainer(config, self._task, model, LabelSmoothedLoss(self._task, run.optim.label_smoothing))
+        self._trainer = _Trainer(config, self._task, model, LabelSmoothedLoss(self._task, run.optim.label_smoothing))
         self._epochs = self._trainer.get_train_iterator(epoch=1, load_dataset=False)
         self._batches: Any = None
         self.updates_per_epoch = math.ceil(len(self._epochs) / self._passes)

@@ -114,7 +114,7 @@ def test_bleu_in_training_is_bleu_of_eval(place):
     assert main(["eval", str(run), "decode.beam=3"]) == 0
     after = json.loads((run / "scores.json").read_text())
     assert len(after) == 8 and after[:4] == before
-    assert (run / "hyp.test.beam3-lp1-len1x+50.txt").exists()
+    assert (run / "hyp.test.beam3-lp1-len1.2x+10.txt").exists()
 
 
 def test_eval_refuses_other_data(place, capsys):
