@@ -90,7 +90,8 @@ class Decode:
     max_len_b: int = 200
     """At most max_len_a * source_length + max_len_b tokens are written."""
     max_tokens: int = 4000
-    """Source tokens a decoding batch; changes speed and memory, not the result."""
+    """Source tokens a decoding batch, for speed and memory. Sentences of a batch share its length limit, so part of the
+    id all the same."""
 
 
 @dataclass
@@ -157,7 +158,7 @@ class Run:
 # What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
 _NOT_IDENTITY = {
     "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s",
-    "devices.device", "devices.threads", "devices.max_tokens", "decode.max_tokens", "data.local",
+    "devices.device", "devices.threads", "devices.max_tokens", "data.local",
 }  # fmt: skip
 
 

@@ -119,6 +119,7 @@ class _Training:
         self.stop = Stop()
         self.progress = Progress()
         self._window = Window()
+        self._best: evaluate.Translation | None = None  # of valid, by the parameters in best.pt
         self._session: Session | None = None
         self._clock = time.monotonic()
 
@@ -215,11 +216,12 @@ class _Training:
     def _validate(self, session: Session, data: Prepared) -> rundir.Row:
         progress = self.progress
         losses = session.validate()
-        bleu = evaluate.translate(session, data, self.run, "valid", self.run.decode).scores[0].value
+        translation = evaluate.translate(session, data, self.run, "valid", self.run.decode)
+        bleu = translation.scores[0].value
         progress.best_nll = min(progress.best_nll, losses["nll_bits"])
         progress.stale += 1
         if losses["loss_bits"] < progress.best_loss:
-            progress.best_loss, progress.stale = losses["loss_bits"], 0
+            progress.best_loss, progress.stale, self._best = losses["loss_bits"], 0, translation
             self._save(session, "best.pt")
         self._tick()
         bound = f"/{self.run.max_updates}" if self.run.max_updates else ""
@@ -260,7 +262,9 @@ class _Training:
             return []
         session.load_state(checkpoint.read(best), optimizer=False)
         run = self.run
-        found = {s: evaluate.translate(session, data, run, s, run.decode) for s in evaluate.FINAL_SPLITS}
+        found = {"valid": self._best} if self._best else {}  # made already, unless a restart lies in between
+        for split in evaluate.FINAL_SPLITS:
+            found[split] = found.get(split) or evaluate.translate(session, data, run, split, run.decode)
         evaluate.write(self.folder, found, run, run.decode, "best", data)
         lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
         sink.samples(list(zip(*lines, strict=True))[:20])

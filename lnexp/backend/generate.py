@@ -24,8 +24,9 @@ def translate(model: Any, task: Any, split: str, decode: Decode, device: torch.d
         len_penalty=decode.lenpen,
     )
     dataset = task.dataset(split)
+    # Without the cache: it is kept by data set and would hand back the batches of validation, whatever is asked for.
     batches = task.get_batch_iterator(
-        dataset, max_tokens=decode.max_tokens, max_positions=None, ignore_invalid_inputs=False
+        dataset, max_tokens=decode.max_tokens, ignore_invalid_inputs=False, disable_iterator_cache=True
     ).next_epoch_itr(shuffle=False)
     hypotheses = [""] * len(dataset)
     for batch in batches:

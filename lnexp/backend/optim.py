@@ -13,6 +13,7 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from torch import Tensor
 
+from lnexp.backend import NonFinite
 from lnexp.schedule import Schedule, lr
 
 NAME = "lnexp"
@@ -40,9 +41,15 @@ class TorchOptimizer(FairseqOptimizer):
         return {}
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
-        """Give the gradient's norm before clipping; one foreach pass instead of a call per matrix."""
+        """Give the gradient's norm before clipping; one foreach pass instead of a call per matrix.
+
+        Raises NonFinite itself: the FloatingPointError of fairseq's Trainer runs the update again under hooks that
+        no longer work with torch of today.
+        """
         grads = [p.grad for p in self.params if p.grad is not None]
         norm = torch.nn.utils.get_total_norm(grads, foreach=True)
+        if not torch.isfinite(norm):
+            raise NonFinite(f"gradient norm is {norm.item()}")
         if max_norm > 0:
             torch.nn.utils.clip_grads_with_norm_(self.params, max_norm, norm, foreach=True)
         self.last_norm = norm

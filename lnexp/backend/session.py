@@ -138,10 +138,7 @@ class Session:
             self._batches = None
 
     def _update(self, samples: list[dict[str, Any]]) -> dict[str, float]:
-        try:
-            out = self._trainer.train_step(samples)
-        except FloatingPointError as error:
-            raise NonFinite(str(error)) from None
+        out = self._trainer.train_step(samples)
         if out is None or not math.isfinite(out["loss"]):
             raise NonFinite("loss is not finite")
         return {
@@ -155,8 +152,8 @@ class Session:
         """Give loss and nll of a split in bits a token, dropout off."""
         totals = {"loss": 0.0, "nll_loss": 0.0}
         tokens = 0.0
-        batches = self._trainer.get_valid_iterator(split).next_epoch_itr(shuffle=False, set_dataset_epoch=False)
-        for sample in batches:
+        batches = self._trainer.get_valid_iterator(split, disable_iterator_cache=True)
+        for sample in batches.next_epoch_itr(shuffle=False, set_dataset_epoch=False):
             out = self._trainer.valid_step(sample)
             tokens += float(out["sample_size"])
             for name in totals:

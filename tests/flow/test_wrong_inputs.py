@@ -74,7 +74,7 @@ SETTINGS = [
     (["paths.outputs="], ["paths.outputs=", "need a folder"]),
     (["hydra.run.dir=x"], ["hydra.run.dir=x", "paths.outputs"]),
     # Bounds.
-    (["schedule=linear", "max_updates=0", "max_epochs=3"], ["schedule.total_updates=0", "linear falls to zero"]),
+    (["schedule=linear", "max_updates=0", "max_epochs=3"], ["schedule.total_updates=0", "set max_updates"]),
     (["schedule=linear", "schedule.warmup_updates=2"], ["schedule.total_updates=2", "schedule.warmup_updates=2"]),
     (["schedule=constant", "max_updates=0"], ["max_updates=0", "need a bound", "max_epochs"]),
     # How it is written.
