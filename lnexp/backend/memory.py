@@ -1,7 +1,7 @@
 """Keep freed memory in the process: the logits of each update are many megabytes, allocated and freed again.
 
 glibc gives blocks of that size back to the kernel at once, and every update pays the page faults anew. With the two
-limits lifted the step is about a tenth faster (demo size, one thread); the peak stays what it was.
+limits lifted the step was about a tenth faster (a 5+5-layer model of width 128, 800-token batches, one thread).
 """
 
 from __future__ import annotations

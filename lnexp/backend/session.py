@@ -29,6 +29,7 @@ from lnexp.backend.optim import NAME
 from lnexp.config import Decode, Run
 from lnexp.data.prepare import Prepared
 from lnexp.errors import UserError
+from lnexp.schedule import lr
 
 
 def _device(run: Run) -> torch.device:
@@ -119,8 +120,6 @@ class Session:
     @property
     def lr(self) -> float:
         """Rate of the last update (of the first one before any is done)."""
-        from lnexp.schedule import lr
-
         return lr(self.run.schedule, self.run.optim.lr, max(self.updates, 1), self.updates_per_epoch)
 
     def updates_stream(self) -> Iterator[dict[str, float]]:
