@@ -1,6 +1,6 @@
 # make demo, make test, make check, make bench: each makes .venv first where it is missing.
 PYTHON ?= python3
-# Passed to pip; without a GPU, PyTorch's CPU index saves gigabytes: make venv PIP_ARGS="--index-url ..."
+# Passed to pip; without a GPU, PyTorch's CPU index saves gigabytes: make venv PIP_ARGS="--extra-index-url ..."
 PIP_ARGS ?=
 # Passed to the benchmark, as BENCH_ARGS="--size demo --tokens 500 --pairs 3".
 BENCH_ARGS ?=

@@ -87,7 +87,7 @@ def _prepare(arguments: list[str]) -> int:
     from lnexp.launch import plan
 
     for data, cache in {
-        (str(job.run.data)): (job.run.data, job.run.paths.cache) for job in plan(arguments).jobs
+        (str(job.run.data)): (job.run.data, job.run.paths.cache) for job in plan(arguments, bound=False).jobs
     }.values():
         prepared = prepare(data, Path(cache).expanduser(), say)
         say(f"{data.name} {data.src}-{data.tgt}: data {prepared.fingerprint} in {prepared.folder}")
@@ -103,6 +103,7 @@ def _train(arguments: list[str]) -> int:
 def _eval(arguments: list[str]) -> int:
     from lnexp.console import quiet, say
     from lnexp.evaluate import evaluate
+    from lnexp.guard import lock
     from lnexp.launch import cores, decode_of
     from lnexp.report.collect import find
 
@@ -111,12 +112,11 @@ def _eval(arguments: list[str]) -> int:
     folder, overrides = find(arguments[0], _outputs()), arguments[1:]
     run, decode = decode_of(folder, overrides)
     quiet()
-    for entry in evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say):
-        say(
-            "{split} {metric} {value:.2f}  ({n_sentences} sentences, {decode}, data {data}, {signature})".format(
-                **entry
-            )
-        )
+    with lock(folder):  # not beside a training, whose best checkpoint is still moving
+        found = evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say)
+    line = "{split} {metric} {value:.2f}  ({n_sentences} sentences, {decode}, data {data}, {signature})"
+    for entry in found:
+        say(line.format(**entry))
     return 0
 
 
@@ -137,8 +137,8 @@ def _table(arguments: list[str]) -> int:
         del rest[at : at + 2]
     path = _one(rest, "a sweep or run folder")
     written = table.write(path, form, _outputs())
-    print(written.read_text(encoding="utf-8"))
     if form == "md":
+        print(written.read_text(encoding="utf-8"))
         print(table.summary(table.collect(path, outputs=_outputs())) + "\n")
     print(written)
     return 0

@@ -51,12 +51,15 @@ class Model:
 @dataclass
 class Size:
     encoder_layers: int = 0
+    """Depth of the encoder."""
     decoder_layers: int = 0
+    """Depth of the decoder."""
     d_model: int = 0
     """Width of the residual stream and of the embeddings."""
     d_ffn: int = 0
     """Inner width of the feed-forward sub-layer."""
     heads: int = 0
+    """Attention heads; a divisor of d_model."""
     dropout: float = 0.0
     """On embeddings and on each sub-layer's output."""
     attention_dropout: float = 0.0
@@ -118,6 +121,7 @@ class Devices:
 @dataclass
 class Paths:
     outputs: str = "outputs"
+    """Where run folders go; relative to the working folder."""
     cache: str = ""
     """Prepared data, keyed by content; safe to delete."""
 
@@ -134,6 +138,7 @@ class Run:
     devices: Devices = field(default_factory=Devices)
     paths: Paths = field(default_factory=Paths)
     seed: int = 1
+    """Of initialisation, batch order and dropout."""
     tokens_per_update: int = 0
     """Batch size as fairseq counts it: sentences times the longest side, in BPE tokens."""
     max_updates: int = 0
@@ -211,7 +216,7 @@ def check(run: Run) -> None:
     if schedule.name == "linear":
         name = "hold_updates" if schedule.hold_updates > schedule.warmup_updates else "warmup_updates"
         start = max(schedule.hold_updates, schedule.warmup_updates)
-        rule = f"need more than schedule.{name}={start}: the linear schedule falls to zero there; set max_updates"
+        rule = f"need more than schedule.{name}={start}: linear falls to zero there; set max_updates higher or it lower"
         need(schedule.total_updates > start, "schedule.total_updates", rule)
     need(decode.beam >= 1, "decode.beam", "need >= 1 (1 = greedy)")
     need(-inf < decode.lenpen < inf, "decode.lenpen", "need a finite number (1 = none)")
@@ -229,13 +234,17 @@ def check(run: Run) -> None:
     for name in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every"):
         need(0 <= getattr(run, name) < inf, name, "need >= 0 (0 = none)")
     need(run.log_every >= 1, "log_every", "need >= 1")
-    need(bool(run.max_updates or run.max_epochs or run.max_wall_s or run.patience), "max_updates",
-         "need a bound: max_updates, max_epochs, max_wall_s or patience")  # fmt: skip
     for name in ("run_name", "sweep_name"):
         rule = "need a name of letters, digits and ._+- that can be a folder"
         need(bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", getattr(run, name))), name, rule)
     for name in ("outputs", "cache"):
         need(bool(getattr(run.paths, name)), f"paths.{name}", "need a folder")
+
+
+def check_bound(run: Run) -> None:
+    """Raise UserError where training would never end."""
+    if not (run.max_updates or run.max_epochs or run.max_wall_s or run.patience):
+        raise UserError(f"max_updates={run.max_updates}: need a bound: max_updates, max_epochs, max_wall_s or patience")
 
 
 def identity(run: Run) -> dict[str, Any]:

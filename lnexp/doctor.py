@@ -55,7 +55,7 @@ def _devices() -> tuple[bool, str]:
 def _disk() -> tuple[bool, str]:
     from lnexp.launch import check_writable, plan
 
-    paths = plan(["max_updates=1", "tokens_per_update=1"]).jobs[0].run.paths
+    paths = plan([], bound=False).jobs[0].run.paths
     outputs = Path(paths.outputs)
     there = next(p for p in (outputs.absolute(), *outputs.absolute().parents) if p.exists())
     check_writable(there)

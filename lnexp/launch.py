@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lnexp import rundir
-from lnexp.config import Decode, Run, check, load, run_id
+from lnexp.config import Decode, Run, check, check_bound, load, run_id
 from lnexp.data.corpora import source_digest
 from lnexp.errors import UserError
 from lnexp.reference import CONF, NAMES, in_our_words, no_such_setting, options
@@ -121,8 +121,11 @@ class Plan:
     """Jobs at a time."""
 
 
-def plan(arguments: list[str]) -> Plan:
-    """Compose and check every run that `arguments` (Hydra's own syntax, -m included) ask for."""
+def plan(arguments: list[str], bound: bool = True) -> Plan:
+    """Compose and check every run that `arguments` (Hydra's own syntax, -m included) ask for.
+
+    Without `bound` a run need not say when it stops; preparing its data does not depend on that.
+    """
     multirun = any(a in ("-m", "--multirun") for a in arguments)
     words = [a for a in arguments if a not in ("-m", "--multirun")]
     flag = next((a for a in words if a.startswith("-")), None)
@@ -137,9 +140,9 @@ def plan(arguments: list[str]) -> Plan:
         if swept and not multirun:
             raise UserError(f"{swept[0]}: several values need -m (lnexp train -m ...)")
         if not multirun:
-            return Plan([_job(fixed)], False, 1)
+            return Plan([_job(fixed, bound)], False, 1)
         params = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
-        found = [_job(combination) for combination in _combinations(params + words)]
+        found = [_job(combination, bound) for combination in _combinations(params + words)]
         twice = next((job.folder for i, job in enumerate(found) if job.folder in {j.folder for j in found[:i]}), None)
         if twice:
             raise UserError(f"{twice}: this sweep asks for the same run twice; name each value once")
@@ -157,10 +160,13 @@ def _combinations(words: list[str]) -> list[list[str]]:
     return [list(job) for batch in batches for job in batch]
 
 
-def _job(overrides: list[str]) -> Job:
+def _job(overrides: list[str], bound: bool) -> Job:
     run = to_run(hydra_compose("config", overrides))
     check(run)
-    return Job(run, run_id(run, source_digest(run.data)), overrides)
+    job = Job(run, run_id(run, source_digest(run.data)), overrides)
+    if bound:
+        check_bound(run)
+    return job
 
 
 def check_writable(folder: Path) -> None:
@@ -221,6 +227,7 @@ def hydra_job(config: DictConfig) -> float:
     try:
         train(run, run_id(run, source_digest(run.data)), folder, threads, say, bar=alone)
     except Interrupted:
+        say(f"{folder.name}: interrupted; the same command goes on from here")
         raise KeyboardInterrupt from None
     except UserError as error:
         if not alone:  # a single run's fault ends the command: the cli says it

@@ -18,7 +18,7 @@ NAMES = ("constant", "inverse_sqrt", "flat_inverse_sqrt", "step_drop", "linear")
 @dataclass
 class Schedule:
     name: str = "constant"
-    """One of NAMES."""
+    """constant, inverse_sqrt, flat_inverse_sqrt, step_drop or linear."""
     warmup_updates: int = 0
     """T, updates of linear warm-up (paper, eq. 1). 0 = none."""
     hold_updates: int = 0

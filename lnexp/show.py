@@ -36,6 +36,9 @@ def _figures(job: Job) -> str:
     }
     if run.schedule.name == "step_drop":
         lines["lr at update"] += f" (before epoch {run.schedule.drop_epoch})"
+    if run.max_updates and run.schedule.warmup_updates >= run.max_updates:
+        most = lr(run.schedule, run.optim.lr, run.max_updates)
+        lines["note"] = f"the run ends within its warm-up: the rate reaches {most:.3g}"
     if run.expected:
         lines["paper"] = run.expected
     width = max(map(len, lines))

@@ -58,7 +58,8 @@ def _end(plan: Plan) -> int:
     states = [state(job) for job in plan.jobs]
     for job, found in zip(plan.jobs, states, strict=True):
         if found != "done":
-            reason = (read_status(job.folder) or {}).get("reason") or "not begun"
+            plain = "by another process" if found == "running" else "not begun"
+            reason = (read_status(job.folder) or {}).get("reason") or plain
             say(f"{job.folder}: {found}: {reason}")
     counts = ", ".join(f"{n} {name}" for name, n in Counter(states).items())
     folder = plan.jobs[0].folder if len(plan.jobs) == 1 else plan.jobs[0].folder.parent

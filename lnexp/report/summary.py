@@ -25,6 +25,8 @@ class _Pair:
     loss: float | None
     """What the model loses without warm-up; None where one of the two has no score."""
     text: str
+    best: float = 0.0
+    """The better of its two mean scores."""
 
 
 def summary(results: Sequence[Result]) -> str:
@@ -43,6 +45,8 @@ def summary(results: Sequence[Result]) -> str:
     if gaps:
         second = f"Not all four can be compared: {'; '.join(gaps)}."
         return f"{first} {second}".strip()
+    if max(p.best for p in pairs) < NEEDS:
+        return f"{first} None of them has learned to translate yet, so nothing follows about the warm-up."
     return f"{first} {_judge(*(p.loss or 0.0 for p in pairs))}"
 
 
@@ -66,7 +70,7 @@ def _pair(norm: str, groups: list[Group], scores: Column | None) -> _Pair:
     seeds = f"{min(low.n, high.n)} seeds each" if min(low.n, high.n) > 1 else "one seed"
     warmup = with_it.flat["schedule.warmup_updates"]
     detail = f"{low.mean:.2f} against {high.mean:.2f} with {warmup} updates of it, {seeds}"
-    return _Pair(norm, without, with_it, loss, detail)
+    return _Pair(norm, without, with_it, loss, detail, max(low.mean, high.mean))
 
 
 def _rest(group: Group) -> dict[str, object]:

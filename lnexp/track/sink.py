@@ -12,6 +12,7 @@ import contextlib
 import netrc
 import os
 import queue
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -34,6 +35,11 @@ _STUCK_S = 15.0
 # A server that did not answer is not tried again for a while: the other runs of a sweep would each wait for it.
 _offline_until = 0.0
 _offline_why = ""
+
+
+def _wandb() -> str:
+    """Name W&B's command as a person can type it: the one beside this Python, which need not be on the path."""
+    return os.path.relpath(Path(sys.executable).with_name("wandb"))
 
 
 class Sink:
@@ -185,7 +191,7 @@ class WandbSink(Sink):
             why = _offline_why
         live = self._init("offline")
         if self._online:
-            self._notes.put(f"W&B: no run online ({why}); recording offline, later: wandb sync {self._folder}")
+            self._notes.put(f"W&B: no run online ({why}); recording offline, later: {_wandb()} sync {self._folder}")
         self._online = False
         return live
 
@@ -239,7 +245,7 @@ class WandbSink(Sink):
         except TimeoutError:
             self._notes.put(
                 f"W&B: the server did not take everything in {FINISH_S:.0f} s; "
-                f"the rest: wandb sync --include-online {self._folder}"
+                f"the rest: {_wandb()} sync --include-online {self._folder}"
             )
             return
         if self._online:
@@ -249,7 +255,7 @@ class WandbSink(Sink):
         while (have := held(Path(path))) != Held(self._rows, True) and time.monotonic() < wait_until:
             time.sleep(0.05)
         if have == Held(self._rows, True):
-            self._notes.put(f"W&B: recorded; to send it: wandb sync {self._folder}")
+            self._notes.put(f"W&B: recorded; to send it: {_wandb()} sync {self._folder}")
         else:
             self._notes.put(f"W&B: {self._folder} holds {have.rows} of {self._rows} rows; {self._rest()}")
 

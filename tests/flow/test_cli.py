@@ -218,3 +218,20 @@ def test_the_installed_command_is_the_module() -> None:
         for command in ([str(script)], module)
     )
     assert first == second == f"lnexp {lnexp.__version__}\n"
+
+
+def test_prepare_needs_no_bound_on_training(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prepare", "data=toy_copy"]) == 0
+    assert "data d0401f618c48" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_the_data_comes_before_a_missing_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "data.src=fr"]) == 2
+    assert "only de and en" in capsys.readouterr().err
+
+
+def test_only_the_markdown_table_is_printed(begun: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> None:
+    run = begun(["data=toy_copy", "size=tiny", "max_updates=2"])
+    for form, name in (("csv", "table.csv"), ("latex", "table.tex"), ("json", "table.json")):
+        assert main(["table", str(run), "--format", form]) == 0
+        assert capsys.readouterr().out.strip() == str(run / name)

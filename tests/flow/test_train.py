@@ -178,3 +178,15 @@ def test_a_folder_in_use_is_left_alone(capsys):
         fcntl.flock(file, fcntl.LOCK_EX)
         assert main(["train", *SHORT]) == 2
     assert "in use by" in capsys.readouterr().err
+
+
+def test_eval_leaves_a_running_run_alone(capsys):
+    import fcntl
+
+    assert main(["train", *SHORT]) == 0
+    before = (folder(SHORT) / "scores.json").read_bytes()
+    with open(folder(SHORT) / ".lock", "a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert main(["eval", str(folder(SHORT)), "decode.beam=2"]) == 2
+    assert "in use by" in capsys.readouterr().err
+    assert (folder(SHORT) / "scores.json").read_bytes() == before

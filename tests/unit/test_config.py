@@ -10,7 +10,21 @@ from typing import Any
 
 import pytest
 
-from lnexp.config import Data, Decode, Model, Optim, Paths, Run, Size, check, freeze, identity, load, run_id
+from lnexp.config import (
+    Data,
+    Decode,
+    Model,
+    Optim,
+    Paths,
+    Run,
+    Size,
+    check,
+    check_bound,
+    freeze,
+    identity,
+    load,
+    run_id,
+)
 from lnexp.errors import UserError
 from lnexp.launch import CONF, plan
 from lnexp.schedule import Schedule
@@ -220,7 +234,6 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
       for n in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every")),
     ({"max_wall_s": INF}, ("max_wall_s=inf", ">= 0")),
     ({"log_every": 0}, ("log_every=0", ">= 1")),
-    ({"max_updates": 0}, ("max_updates=0", "bound", "max_epochs", "max_wall_s", "patience")),
     *(({n: v}, (f"{n}={v}", "folder")) for n in ("run_name", "sweep_name")
       for v in ("", "a/b", "..", ".hidden", "-x", "a b", "a\n", "ä", "a" * 101)),
     *(({f"paths.{n}": ""}, (f"paths.{n}=", "folder")) for n in ("outputs", "cache")),
@@ -238,3 +251,9 @@ def test_illegal(changes: dict[str, Any], words: tuple[str, ...]) -> None:
         check(put(legal(), changes))
     assert str(caught.value).startswith(words[0])
     assert all(word in str(caught.value) for word in words)
+
+
+def test_training_needs_a_bound() -> None:
+    check_bound(legal())
+    with pytest.raises(UserError, match="max_updates=0: need a bound: max_updates, max_epochs, max_wall_s or patience"):
+        check_bound(put(legal(), {"max_updates": 0}))
