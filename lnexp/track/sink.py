@@ -39,7 +39,8 @@ _offline_why = ""
 
 def _wandb() -> str:
     """Name W&B's command as a person can type it: the one beside this Python, which need not be on the path."""
-    return os.path.relpath(Path(sys.executable).with_name("wandb"))
+    there = str(Path(sys.executable).with_name("wandb"))
+    return min(os.path.relpath(there), there, key=len)
 
 
 class Sink:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -57,7 +58,10 @@ def test_three_runs_in_one_process_the_middle_one_fails(tmp_path: Path, capfd: p
         wheres.append(tracker.where)
         assert tracker.where and Path(tracker.where).is_relative_to(tmp_path / name / "wandb")
 
-    assert said == [f"W&B: recorded; to send it: wandb sync {where}" for where in wheres]
+    assert len(said) == len(wheres)
+    for line, where in zip(said, wheres, strict=True):  # a command that can be typed as it stands
+        command, found = re.fullmatch(r"W&B: recorded; to send it: (\S+) sync (.+)", line).groups()
+        assert os.access(command, os.X_OK) and found == where
     out = capfd.readouterr()
     assert out.out == "" and out.err == ""  # wandb itself said nothing
     assert not list((tmp_path / "home").iterdir())  # and left nothing in HOME
