@@ -1,6 +1,6 @@
 """The command `lnexp`: one verb, one call. Each verb imports its stage itself, so that `table` never loads torch.
 
-Exit codes: 0 done, 1 a run failed, 2 the input was wrong (one line on stderr), 130/143 stopped by a signal.
+Exit codes: 0 done, 1 a run failed, 2 the input was wrong (one line on stderr), 130 stopped by a signal.
 """
 
 from __future__ import annotations

@@ -93,8 +93,7 @@ class Decode:
     max_len_b: int = 200
     """At most max_len_a * source_length + max_len_b tokens are written."""
     max_tokens: int = 4000
-    """Source tokens a decoding batch, for speed and memory. Sentences of a batch share its length limit, so part of the
-    id all the same."""
+    """Source tokens a decoding batch. Its sentences share one length limit, hence part of the id."""
 
 
 @dataclass
@@ -159,6 +158,11 @@ class Run:
     expected: str = ""
     """What the paper reports for this experiment, in words; printed beside the result."""
 
+    @property
+    def passes(self) -> int:
+        """Forward passes of one update, so that what fits in memory never changes tokens_per_update."""
+        return -(-self.tokens_per_update // self.devices.max_tokens) if self.devices.max_tokens else 1
+
 
 # What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
 _NOT_IDENTITY = {
@@ -214,8 +218,7 @@ def check(run: Run) -> None:
         need(0 < schedule.drop_factor <= 1, "schedule.drop_factor", "need 0 < factor <= 1")
         choice("schedule.after_drop", "constant", "inverse_sqrt")
     if schedule.name == "linear":
-        name = "hold_updates" if schedule.hold_updates > schedule.warmup_updates else "warmup_updates"
-        start = max(schedule.hold_updates, schedule.warmup_updates)
+        start, name = max((getattr(schedule, n), n) for n in ("warmup_updates", "hold_updates"))
         rule = f"need more than schedule.{name}={start}: linear falls to zero there; set max_updates higher or it lower"
         need(schedule.total_updates > start, "schedule.total_updates", rule)
     need(decode.beam >= 1, "decode.beam", "need >= 1 (1 = greedy)")

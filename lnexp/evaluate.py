@@ -69,8 +69,11 @@ def entries(translation: Translation, split: str, decode: Decode, checkpoint: st
 
 def write(
     folder: Path, found: dict[str, Translation], run: Run, decode: Decode, checkpoint: str, data: Prepared
-) -> None:
-    """Put hypotheses and scores into the run folder; a decoding scored before is replaced, others stay."""
+) -> list[dict]:
+    """Put hypotheses and scores into the run folder and give the new entries of scores.json.
+
+    A decoding scored before is replaced, others stay.
+    """
     path = folder / "scores.json"
     old = rundir.read_json(path) if path.exists() else []
     new = [entry for split, done in found.items() for entry in entries(done, split, decode, checkpoint, data)]
@@ -81,14 +84,18 @@ def write(
         name = f"hyp.{split}.txt" if own else f"hyp.{split}.{label(decode)}.txt"
         rundir.write_text(folder / name, "".join(line + "\n" for line in done.lines))
     rundir.write_json(path, [e for e in old if tuple(e.get(k) for k in key) not in taken] + new)
+    return new
 
 
-def trained_on(folder: Path) -> str:
-    """Give the fingerprint of the data that a run folder's checkpoints were trained on."""
+def check_data(folder: Path, data: Prepared) -> None:
+    """Raise UserError where a run folder's checkpoints were trained on other data."""
     env = rundir.read_json(folder / "env.json")
     if not isinstance(env, dict) or "data_fingerprint" not in env:
         raise UserError(f"{folder / 'env.json'}: names no data_fingerprint; delete the run folder to train it anew")
-    return str(env["data_fingerprint"])
+    before, now = env["data_fingerprint"], data.fingerprint
+    if before != now:
+        rule = "give the old data, or delete the folder to train it anew"
+        raise UserError(f"{folder}: trained on data {before}, but {data.manifest['source']} is now {now}; {rule}")
 
 
 def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say: Callable[[str], None]) -> list[dict]:
@@ -102,9 +109,7 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     from lnexp.data.prepare import prepare
 
     data = prepare(run.data, cache, say)
-    before = trained_on(folder)
-    if data.fingerprint != before:
-        raise UserError(f"{folder}: trained on data {before}, but {run.data.name} is now {data.fingerprint}")
+    check_data(folder, data)
     session = open_session(run, data, threads)
     session.load_state(read(checkpoint), optimizer=False)
     chosen = decode or run.decode
@@ -112,5 +117,4 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     for split in FINAL_SPLITS:
         say(f"translating {split} with {label(chosen)}")
         found[split] = translate(session, data, run, split, chosen)
-    write(folder, found, run, chosen, "best", data)
-    return [entry for split, done in found.items() for entry in entries(done, split, chosen, "best", data)]
+    return write(folder, found, run, chosen, "best", data)

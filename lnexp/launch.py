@@ -146,10 +146,15 @@ def plan(arguments: list[str], bound: bool = True) -> Plan:
         twice = next((job.folder for i, job in enumerate(found) if job.folder in {j.folder for j in found[:i]}), None)
         if twice:
             raise UserError(f"{twice}: this sweep asks for the same run twice; name each value once")
-        at_once = int(hydra.launcher.get("n_jobs", 1))
-        if at_once == 0:
-            raise UserError("hydra.launcher.n_jobs=0: need >= 1, or -1 for all cores")
-        return Plan(found, True, min(at_once if at_once > 0 else cores(), len(found)))
+        return Plan(found, True, min(_at_once(hydra), len(found)))
+
+
+def _at_once(hydra: Any) -> int:
+    """Give the jobs that Hydra's launcher runs side by side."""
+    asked = int(hydra.launcher.get("n_jobs", 1))
+    if asked == 0:
+        raise UserError("hydra.launcher.n_jobs=0: need >= 1, or -1 for all cores")
+    return asked if asked > 0 else cores()
 
 
 def _combinations(words: list[str]) -> list[list[str]]:
@@ -218,12 +223,10 @@ def hydra_job(config: DictConfig) -> float:
     from lnexp.train import Interrupted, train
 
     hydra = HydraConfig.get()
-    at_once = int(hydra.launcher.get("n_jobs") or 1)
-    at_once = at_once if at_once > 0 else cores()
     alone = hydra.mode is not None and hydra.mode.name == "RUN"
     run = to_run(config)
     folder = Path(hydra.runtime.output_dir)
-    threads = run.devices.threads or max(1, cores() // at_once)
+    threads = run.devices.threads or max(1, cores() // _at_once(hydra))
     try:
         train(run, run_id(run, source_digest(run.data)), folder, threads, say, bar=alone)
     except Interrupted:

@@ -29,7 +29,7 @@ def _figures(job: Job) -> str:
         "folder": str(job.folder),
         "norm": f"{run.model.norm}-LN in encoder and decoder, "
         + ("final LayerNorm on both stacks" if run.model.norm == "pre" else "no final LayerNorm"),
-        "tokens per update": f"{run.tokens_per_update:,}" + _passes(run),
+        "tokens per update": f"{run.tokens_per_update:,}" + (f" in {run.passes} passes" if run.passes > 1 else ""),
         "schedule": f"{run.schedule.name}: {formula(run.schedule)}, lr_max = {run.optim.lr:g}",
         "lr at update": ", ".join(f"{t:,}: {lr(run.schedule, run.optim.lr, t):.3g}" for t in _key_updates(run)),
         "stops after": _bounds(run),
@@ -49,14 +49,6 @@ def _key_updates(run: Run) -> list[int]:
     end = run.max_updates
     chosen = {t for t in (*KEY_UPDATES, run.schedule.warmup_updates) if t >= 1 and (not end or t <= end)}
     return sorted(chosen | ({end} if end else set()))
-
-
-def _passes(run: Run) -> str:
-    import math
-
-    if not run.devices.max_tokens or run.devices.max_tokens >= run.tokens_per_update:
-        return ""
-    return f" in {math.ceil(run.tokens_per_update / run.devices.max_tokens)} passes"
 
 
 def _bounds(run: Run) -> str:

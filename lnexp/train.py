@@ -132,7 +132,7 @@ class _Training:
         data = prepare(run.data, Path(run.paths.cache).expanduser(), self.say)
         session = self._session = open_session(run, data, self.threads)
         env = environment(run, session, data, self.threads)
-        self._resume(session, env)
+        self._resume(session, data)
         rundir.write_json(folder / "env.json", env)
         with open_sink(run, self.run_id, folder, env, self.say) as sink:
             rows = rundir.RowFile(folder)
@@ -236,17 +236,14 @@ class _Training:
         state = session.state() | own
         checkpoint.write(state, self.folder / "checkpoints" / name)
 
-    def _resume(self, session: Session, env: dict[str, Any]) -> None:
+    def _resume(self, session: Session, data: Prepared) -> None:
         from lnexp.backend import checkpoint
 
         path = self.folder / "checkpoints" / "last.pt"
         if not path.exists():
             rundir.cut_rows(self.folder, -1)
             return
-        trained_on = evaluate.trained_on(self.folder)
-        if trained_on != env["data_fingerprint"]:
-            now = env["data_fingerprint"]
-            raise UserError(f"{self.folder}: begun on data {trained_on}, now {now}; give the old data or delete it")
+        evaluate.check_data(self.folder, data)
         state = checkpoint.read(path)
         session.load_state(state)
         self.progress, self._window = Progress(**state["progress"]), Window(**state["window"])
@@ -265,10 +262,10 @@ class _Training:
         found = {"valid": self._best} if self._best else {}  # made already, unless a restart lies in between
         for split in evaluate.FINAL_SPLITS:
             found[split] = found.get(split) or evaluate.translate(session, data, run, split, run.decode)
-        evaluate.write(self.folder, found, run, run.decode, "best", data)
+        scores = evaluate.write(self.folder, found, run, run.decode, "best", data)
         lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
         sink.samples(list(zip(*lines, strict=True))[:20])
-        return [e for s, t in found.items() for e in evaluate.entries(t, s, run.decode, "best", data)]
+        return scores
 
     def _chance(self, data: Prepared) -> str | None:
         """A run that never beats guessing by word frequency has learned nothing: say so."""

@@ -39,11 +39,6 @@ def _device(run: Run) -> torch.device:
     return torch.device("cuda" if cuda and run.devices.device != "cpu" else "cpu")
 
 
-def accumulation(run: Run) -> int:
-    """Give the forward passes of one update, so that what fits in memory never changes tokens_per_update."""
-    return math.ceil(run.tokens_per_update / run.devices.max_tokens) if run.devices.max_tokens else 1
-
-
 class _Trainer(Trainer):
     def save_checkpoint(self, filename: str, extra_state: Any) -> None:
         """Write nothing: fairseq would leave a crash.pt in the working folder; our checkpoints are train.py's."""
@@ -57,7 +52,7 @@ class Session:
         metrics.reset()
         self.run = run
         self.device = _device(run)
-        self._passes = accumulation(run)
+        self._passes = run.passes
         self._task = self._open_task(data)
         utils.set_torch_seed(run.seed)
         model = build_model(run.size, run.model, self._task)
@@ -66,6 +61,7 @@ class Session:
         self._trainer = _Trainer(config, self._task, model, LabelSmoothedLoss(self._task, run.optim.label_smoothing))
         self._epochs = self._trainer.get_train_iterator(epoch=1, load_dataset=False)
         self._batches: Any = None
+        self._position: Any = None  # in the data, as loaded; until an update makes it the iterator's own
         self.updates_per_epoch = math.ceil(len(self._epochs) / self._passes)
         config.lr_scheduler.updates_per_epoch = self.updates_per_epoch
 
@@ -134,7 +130,7 @@ class Session:
                 self._trainer.begin_epoch(self._epochs.epoch)
             for samples in self._batches:
                 yield self._update(samples if self._passes > 1 else [samples])
-            self._batches = None
+            self._batches, self._position = None, self._epochs.state_dict()
 
     def _update(self, samples: list[dict[str, Any]]) -> dict[str, float]:
         out = self._trainer.train_step(samples)
@@ -174,7 +170,7 @@ class Session:
             "model": self._trainer.get_model().state_dict(),
             "optimizer": self._trainer.optimizer.state_dict(),
             "updates": self.updates,
-            "batches": self._epochs.state_dict() if self._epochs._cur_epoch_itr is not None else None,
+            "batches": self._position if self._batches is None else self._epochs.state_dict(),
         }
 
     def load_state(self, state: dict[str, Any], optimizer: bool = True) -> None:
@@ -183,12 +179,7 @@ class Session:
         if not optimizer:
             return
         self._trainer.optimizer.load_state_dict(state["optimizer"])
-        if state["batches"] is not None:
-            self._epochs.load_state_dict(state["batches"])
-        self._batches = None
+        self._batches, self._position = None, state["batches"]
+        if self._position is not None:
+            self._epochs.load_state_dict(self._position)
         self._trainer.set_num_updates(state["updates"])
-
-    @property
-    def model(self) -> torch.nn.Module:
-        """The model itself, for probes and checks."""
-        return self._trainer.get_model()

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -93,6 +94,21 @@ def test_stopped_and_gone_on_equals_undisturbed_bit_for_bit(cut, monkeypatch, ca
     for index, moments in states[0]["optimizer"]["state"].items():
         assert all(torch.equal(moments[k], states[1]["optimizer"]["state"][index][k]) for k in moments)
     assert (cut_run / "scores.json").read_text() == (whole / "scores.json").read_text()
+
+
+def test_a_restart_that_is_stopped_at_once_keeps_its_place():
+    """Saved again before any update, the state still says where in the data training stood."""
+    from lnexp.backend import open_session
+    from lnexp.data.prepare import prepare
+
+    run = plan(SHORT).jobs[0].run
+    data = prepare(run.data, Path(run.paths.cache))
+    first, second = (open_session(run, data, 1) for _ in range(2))
+    stream = first.updates_stream()
+    for _ in range(3):
+        next(stream)
+    second.load_state(first.state())
+    assert second.state()["batches"] == first.state()["batches"] and second.state()["updates"] == 3
 
 
 def test_bleu_in_training_is_bleu_of_eval():
