@@ -83,14 +83,17 @@ def _show(arguments: list[str]) -> int:
 
 def _prepare(arguments: list[str]) -> int:
     from lnexp.console import say
-    from lnexp.data.prepare import prepare
+    from lnexp.data.manifest import describe, notes
     from lnexp.launch import plan
+    from lnexp.sweep import prepare_all
 
-    for data, cache in {
-        (str(job.run.data)): (job.run.data, job.run.paths.cache) for job in plan(arguments, bound=False).jobs
-    }.values():
-        prepared = prepare(data, Path(cache).expanduser(), say)
-        say(f"{data.name} {data.src}-{data.tgt}: data {prepared.fingerprint} in {prepared.folder}")
+    for prepared in prepare_all([job.run for job in plan(arguments, bound=False).jobs]):
+        for label, line in describe(prepared.manifest).items():
+            say(f"{label}: {line}")
+        for line in notes(prepared.manifest):
+            say(f"note: {line}")
+        names = "{source} {src}-{tgt}".format(**prepared.manifest)
+        say(f"{names}: data {prepared.fingerprint} in {prepared.folder}")
     return 0
 
 

@@ -1,6 +1,6 @@
-"""The typed configuration of one run: what may be set, what is legal, and what makes two runs the same run.
+"""The typed configuration of one run: what may be set, and what makes two runs the same run.
 
-In: the values that Hydra composed from conf/ and the command line. Out: a checked `Run` and its 8-digit id.
+In: the values that Hydra composed from conf/ and the command line. Out: a `Run` and its 8-digit id.
 Everything below cli and launch sees these dataclasses only, and each stage only its own part.
 
 Defaults here are neutral ("as before the field existed") and never change; conf/*.yaml carries real values.
@@ -11,13 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
-from math import inf
 from pathlib import Path
 from typing import Any
 
-from lnexp import schedule as schedules
 from lnexp.errors import UserError
 from lnexp.schedule import Schedule
 
@@ -25,21 +22,43 @@ from lnexp.schedule import Schedule
 @dataclass
 class Data:
     name: str = ""
-    """The corpus: tatoeba_deen (shipped), toy_copy (generated), iwslt14_deen, wmt14_ende."""
+    """The corpus: tatoeba_deen (shipped), toy_copy (generated), iwslt14_deen, wmt14_ende; others are your own."""
     src: str = ""
     """Source language code; `data.src=en data.tgt=de` turns the direction round."""
     tgt: str = ""
     """Target language code."""
+    train: str = ""
+    """bitext: what the training files are called without .{src} and .{tgt}: "dir/train". Plain, .gz or .xz."""
+    valid: str = ""
+    test: str = ""
     local: str | None = None
-    """A folder of yours with {train,valid,test}.{src,tgt}, plain or .gz, line by line parallel."""
-    lowercase: bool = False
-    """Lower-case both sides before BPE; references for sacreBLEU stay raw."""
+    """iwslt14_deen, wmt14_ende: a folder of yours that holds the published archives, packed or unpacked."""
+    standard: bool = True
+    """Refuse a published corpus whose line counts are not the standard ones; false = take it, marked as such."""
+    normalize_punctuation: bool = False
+    """Moses' punctuation normalisation and removal of control characters, on training text alone (WMT recipe)."""
     tokenizer: str = "moses"
     """moses, or none for text that is already tokenised."""
+    split_hyphens: bool = False
+    """Cut words at hyphens, marked @-@ (tokenizer.perl -a)."""
+    lowercase: bool = False
+    """Lower-case both sides before subwords; references for sacreBLEU stay raw."""
+    subwords: str = "bpe"
+    """bpe, or sentencepiece (unigram; data.pieces)."""
     bpe_merges: int = 0
     """Merges of the joint BPE; 0 = words as they are."""
+    codes: str | None = None
+    """A BPE codes file of yours to apply; none is learned then."""
+    pieces: int = 0
+    """Pieces of the joint sentencepiece model."""
     max_length: int = 0
-    """Training pairs with more BPE tokens on a side are left out; 0 = none are."""
+    """Training pairs with more tokens on a side are left out; 0 = none are."""
+    max_ratio: float = 0.0
+    """Training pairs with one side this many times as long as the other are left out; 0 = none are."""
+    limits_on: str = "subwords"
+    """What max_length and max_ratio count: subwords, or tokens (then before anything is learned)."""
+    valid_every: int = 0
+    """Make every n-th training pair the validation set; 0 = the corpus has one."""
 
 
 @dataclass
@@ -167,87 +186,9 @@ class Run:
 # What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
 _NOT_IDENTITY = {
     "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s",
-    "devices.device", "devices.threads", "devices.max_tokens", "data.local",
+    "devices.device", "devices.threads", "devices.max_tokens",
+    "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
-
-
-def check(run: Run) -> None:
-    """Raise UserError for the first value that cannot work, before any data is touched."""
-
-    def need(ok: bool, name: str, rule: str) -> None:
-        if not ok:
-            value: Any = run
-            for part in name.split("."):
-                value = getattr(value, part)
-            raise UserError(f"{name}={value}: {rule}")
-
-    def choice(name: str, *allowed: str) -> None:
-        group, _, leaf = name.partition(".")
-        need(getattr(getattr(run, group), leaf) in allowed, name, f"need one of {', '.join(allowed)}")
-
-    data, size, optim, schedule, decode = run.data, run.size, run.optim, run.schedule, run.decode
-    for name in ("data.src", "data.tgt"):
-        code = getattr(data, name[5:])
-        need(bool(re.fullmatch(r"[a-z]{2,3}", code)), name, "need a language code such as de or en")
-    need(data.src != data.tgt, "data.tgt", "need a language other than data.src")
-    choice("data.tokenizer", "moses", "none")
-    need(data.bpe_merges >= 0, "data.bpe_merges", "need >= 0 (0 = no BPE)")
-    need(data.max_length >= 0, "data.max_length", "need >= 0 (0 = no limit)")
-    choice("model.norm", "post", "pre")
-    for name in ("encoder_layers", "decoder_layers", "d_model", "d_ffn", "heads"):
-        need(getattr(size, name) >= 1, f"size.{name}", "need >= 1")
-    need(size.d_model % size.heads == 0, "size.heads", f"need a divisor of size.d_model={size.d_model}")
-    need(size.d_model % 2 == 0, "size.d_model", "need an even width (sine and cosine positions)")
-    for name in ("dropout", "attention_dropout", "activation_dropout"):
-        need(0 <= getattr(size, name) < 1, f"size.{name}", "need 0 <= p < 1")
-    choice("size.share_embeddings", "all", "decoder", "none")
-    choice("optim.name", "adam", "radam", "sgd")
-    need(0 < optim.lr < inf, "optim.lr", "need a finite rate > 0")
-    need(len(optim.betas) == 2 and all(0 <= b < 1 for b in optim.betas), "optim.betas", "need two numbers, 0 <= b < 1")
-    need(0 < optim.eps < inf, "optim.eps", "need a finite number > 0")
-    need(0 <= optim.weight_decay < inf, "optim.weight_decay", "need a finite number >= 0")
-    need(0 <= optim.clip_norm < inf, "optim.clip_norm", "need a finite number >= 0 (0 = no clipping)")
-    need(0 <= optim.label_smoothing < 1, "optim.label_smoothing", "need 0 <= eps < 1")
-    choice("schedule.name", *schedules.NAMES)
-    need(schedule.warmup_updates >= 0, "schedule.warmup_updates", "need >= 0 (0 = no warm-up)")
-    held = schedule.name in ("flat_inverse_sqrt", "linear")
-    need(schedule.hold_updates >= 0, "schedule.hold_updates", "need >= 0")
-    need(held or not schedule.hold_updates, "schedule.hold_updates", f"schedule={schedule.name} holds nothing; need 0")
-    if schedule.name == "step_drop":
-        need(schedule.drop_epoch >= 1, "schedule.drop_epoch", "need an epoch >= 1")
-        need(0 < schedule.drop_factor <= 1, "schedule.drop_factor", "need 0 < factor <= 1")
-        choice("schedule.after_drop", "constant", "inverse_sqrt")
-    if schedule.name == "linear":
-        start, name = max((getattr(schedule, n), n) for n in ("warmup_updates", "hold_updates"))
-        rule = f"need more than schedule.{name}={start}: linear falls to zero there; set max_updates higher or it lower"
-        need(schedule.total_updates > start, "schedule.total_updates", rule)
-    need(decode.beam >= 1, "decode.beam", "need >= 1 (1 = greedy)")
-    need(-inf < decode.lenpen < inf, "decode.lenpen", "need a finite number (1 = none)")
-    need(0 <= decode.max_len_a < inf, "decode.max_len_a", "need a finite number >= 0")
-    need(decode.max_len_b >= 0, "decode.max_len_b", "need >= 0")
-    need(decode.max_len_a > 0 or decode.max_len_b > 0, "decode.max_len_b", "need > 0 where decode.max_len_a=0")
-    need(decode.max_tokens >= 1, "decode.max_tokens", "need >= 1")
-    choice("track.mode", "none", "offline", "online", "auto")
-    choice("devices.device", "cpu", "cuda", "auto")
-    choice("devices.precision", "fp32")
-    need(run.devices.threads >= 0, "devices.threads", "need >= 0 (0 = shared fairly)")
-    need(run.devices.max_tokens >= 0, "devices.max_tokens", "need >= 0 (0 = no accumulation)")
-    need(0 <= run.seed < 2**31, "seed", "need 0 <= seed < 2147483648")
-    need(run.tokens_per_update >= 1, "tokens_per_update", "need >= 1")
-    for name in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every"):
-        need(0 <= getattr(run, name) < inf, name, "need >= 0 (0 = none)")
-    need(run.log_every >= 1, "log_every", "need >= 1")
-    for name in ("run_name", "sweep_name"):
-        rule = "need a name of letters, digits and ._+- that can be a folder"
-        need(bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", getattr(run, name))), name, rule)
-    for name in ("outputs", "cache"):
-        need(bool(getattr(run.paths, name)), f"paths.{name}", "need a folder")
-
-
-def check_bound(run: Run) -> None:
-    """Raise UserError where training would never end."""
-    if not (run.max_updates or run.max_epochs or run.max_wall_s or run.patience):
-        raise UserError(f"max_updates={run.max_updates}: need a bound: max_updates, max_epochs, max_wall_s or patience")
 
 
 def identity(run: Run) -> dict[str, Any]:
@@ -269,9 +210,9 @@ def identity(run: Run) -> dict[str, Any]:
     return dict(sorted(flat.items()))
 
 
-def run_id(run: Run, source: str) -> str:
-    """Give the 8 hex digits of a run: hash of its identity and of its raw data (`source`, a content digest)."""
-    text = json.dumps([identity(run), source], sort_keys=True)
+def run_id(run: Run, data: str) -> str:
+    """Give the 8 hex digits of a run: hash of its identity and of the fingerprint of its data."""
+    text = json.dumps([identity(run), data], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 

@@ -28,7 +28,9 @@ def environment(run: Run, session: Session, data: Prepared, threads: int) -> dic
 
     return {
         "data_fingerprint": data.fingerprint,
+        "data": data.content,
         "data_folder": str(data.folder),
+        "data_standard": data.manifest["standard"],
         "target_unigram_bits": data.manifest["target_unigram_bits"],
         "vocabulary": data.manifest["vocabulary"],
         "parameters": session.parameters,

@@ -37,10 +37,11 @@ def label(decode: Decode) -> str:
 def translate(session: Session, data: Prepared, run: Run, split: str, decode: Decode) -> Translation:
     """Translate `split` with the session's parameters and score it against raw and tokenised references."""
     from lnexp import score
-    from lnexp.data.text import detokenize, undo_bpe
+    from lnexp.data.subwords import join
+    from lnexp.data.text import detokenize
 
     lang = run.data.tgt
-    tokens = list(undo_bpe(session.translate(split, decode)))
+    tokens = join(session.translate(split, decode), run.data)
     lines = list(detokenize(tokens, lang)) if run.data.tokenizer == "moses" else tokens
     # Lower-cased models can only be scored without case; the signature says so (case:lc).
     scores = [
@@ -93,9 +94,12 @@ def check_data(folder: Path, data: Prepared) -> None:
     if not isinstance(env, dict) or "data_fingerprint" not in env:
         raise UserError(f"{folder / 'env.json'}: names no data_fingerprint; delete the run folder to train it anew")
     before, now = env["data_fingerprint"], data.fingerprint
-    if before != now:
+    old, new = env.get("data", {}), data.content
+    parts = [f"{name} ({old[name]}, now {new[name]})" for name in new if name in old and old[name] != new[name]]
+    if before != now or parts:
+        what = f"{data.manifest['source']} is now {now}" + (f"; changed: {', '.join(parts)}" if parts else "")
         rule = "give the old data, or delete the folder to train it anew"
-        raise UserError(f"{folder}: trained on data {before}, but {data.manifest['source']} is now {now}; {rule}")
+        raise UserError(f"{folder}: trained on data {before}, but {what}: {rule}")
 
 
 def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say: Callable[[str], None]) -> list[dict]:
@@ -108,7 +112,7 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     from lnexp.backend.checkpoint import read
     from lnexp.data.prepare import prepare
 
-    data = prepare(run.data, cache, say)
+    data = prepare(run.data, cache, say, threads)
     check_data(folder, data)
     session = open_session(run, data, threads)
     session.load_state(read(checkpoint), optimizer=False)

@@ -25,8 +25,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from lnexp import rundir
-from lnexp.config import Decode, Run, check, check_bound, load, run_id
-from lnexp.data.corpora import source_digest
+from lnexp.check import check, check_bound
+from lnexp.config import Decode, Run, load, run_id
+from lnexp.data.prepare import fingerprint
 from lnexp.errors import UserError
 from lnexp.reference import CONF, NAMES, in_our_words, no_such_setting, options
 
@@ -65,7 +66,7 @@ def register() -> None:
 
 def _resolve_id(*, _root_: DictConfig) -> str:
     run = to_run(_root_)
-    return run_id(run, source_digest(run.data))
+    return run_id(run, fingerprint(run.data))
 
 
 def to_run(config: DictConfig) -> Run:
@@ -168,7 +169,7 @@ def _combinations(words: list[str]) -> list[list[str]]:
 def _job(overrides: list[str], bound: bool) -> Job:
     run = to_run(hydra_compose("config", overrides))
     check(run)
-    job = Job(run, run_id(run, source_digest(run.data)), overrides)
+    job = Job(run, run_id(run, fingerprint(run.data)), overrides)
     if bound:
         check_bound(run)
     return job
@@ -228,7 +229,7 @@ def hydra_job(config: DictConfig) -> float:
     folder = Path(hydra.runtime.output_dir)
     threads = run.devices.threads or max(1, cores() // _at_once(hydra))
     try:
-        train(run, run_id(run, source_digest(run.data)), folder, threads, say, bar=alone)
+        train(run, run_id(run, fingerprint(run.data)), folder, threads, say, bar=alone)
     except Interrupted:
         say(f"{folder.name}: interrupted; the same command goes on from here")
         raise KeyboardInterrupt from None

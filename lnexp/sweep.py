@@ -9,8 +9,9 @@ from collections import Counter
 from pathlib import Path
 
 from lnexp import launch
+from lnexp.config import Run
 from lnexp.console import say, watch
-from lnexp.data.prepare import prepare
+from lnexp.data.prepare import Prepared, prepare
 from lnexp.launch import Plan
 from lnexp.rundir import read_status
 from lnexp.train import ENDED
@@ -32,9 +33,7 @@ def run_all(arguments: list[str]) -> int:
         say(f"{sweep}: {len(plan.jobs)} runs, {sum(s in ENDED for s in before)} of them ended, "
             f"{plan.side_by_side} at a time on {launch.cores()} cores")  # fmt: skip
     # Once, here: a corpus that cannot be used is said before anything starts, and no two jobs wait for one another.
-    todo = [job.run for job, found in zip(plan.jobs, before, strict=True) if found not in ENDED]
-    for run in {str(run.data): run for run in todo}.values():
-        prepare(run.data, Path(run.paths.cache).expanduser(), say)
+    prepare_all([job.run for job, found in zip(plan.jobs, before, strict=True) if found not in ENDED])
     launch.user_errors.clear()
     total = sum(job.run.max_updates for job in plan.jobs)
     if plan.multirun:
@@ -45,6 +44,12 @@ def run_all(arguments: list[str]) -> int:
     if launch.user_errors and not plan.multirun:
         raise launch.user_errors[0]
     return _end(plan)
+
+
+def prepare_all(runs: list[Run]) -> list[Prepared]:
+    """Prepare each different corpus that the runs train on, on all cores."""
+    different = {str(run.data): run for run in runs}.values()
+    return [prepare(run.data, Path(run.paths.cache).expanduser(), say, launch.cores()) for run in different]
 
 
 def state(job: launch.Job) -> str:

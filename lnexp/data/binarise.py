@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import struct
 from array import array
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +21,6 @@ EOS, UNK = 2, 3
 _MAGIC = b"MMIDIDX\x00\x00"
 _VERSION = 1
 _DTYPE_CODES = {"<u2": 8, "<u4": 9}  # fairseq's numbers for uint16 and uint32
-_CHUNK = 20_000  # lines turned into numbers at a time: a few MB
 
 
 @dataclass(frozen=True)
@@ -50,21 +47,66 @@ class Vocabulary:
         return "".join(f"{symbol} {count}\n" for symbol, count in zip(self.symbols, self.counts, strict=True))
 
 
-def build_vocabulary(lines: Iterable[str], multiple: int = 8) -> Vocabulary:
-    """Count tokens; most frequent first, equals by symbol; filled up to a multiple of 8 (tensor cores like that)."""
-    counter: Counter[str] = Counter()
-    for line in lines:
-        counter.update(line.split())
-    for special in SPECIALS:  # "</s>" written in the text itself must not end a sentence: it becomes <unk>
-        counter.pop(special, None)
-    ordered = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+def build_vocabulary(counts: Mapping[str, int], multiple: int = 8) -> Vocabulary:
+    """Order counted symbols: most frequent first, equals by symbol; filled up to a multiple of 8 (tensor cores like
+    that). "</s>" written in the text itself must not end a sentence: it becomes <unk>."""
+    ordered = sorted((item for item in counts.items() if item[0] not in SPECIALS), key=lambda item: (-item[1], item[0]))
     filler = 0
     while (len(SPECIALS) + len(ordered)) % multiple:
         symbol = f"madeupword{filler:04d}"
         filler += 1
-        if symbol not in counter:
+        if symbol not in counts:
             ordered.append((symbol, 0))
     return Vocabulary(tuple(symbol for symbol, _ in ordered), tuple(count for _, count in ordered))
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Some sentences as numbers, each ending in </s>: all of them in one array, and their lengths."""
+
+    flat: np.ndarray
+    lengths: np.ndarray
+
+
+def to_numbers(lines: Iterable[str], vocabulary: Vocabulary) -> Numbers:
+    """Look every word up; words outside the vocabulary are <unk>."""
+    number_of = vocabulary.numbers.get
+    flat: list[int] = []
+    lengths = array("i")
+    for line in lines:
+        sentence = [number_of(word, UNK) for word in line.split()]
+        flat += sentence
+        flat.append(EOS)
+        lengths.append(len(sentence) + 1)
+    return Numbers(np.array(flat, dtype=vocabulary.dtype), np.array(lengths, dtype=np.int32))
+
+
+class NumbersFile:
+    """The pair {prefix}.bin, {prefix}.idx of one side of a split, written as numbers come."""
+
+    def __init__(self, prefix: Path, vocabulary: Vocabulary) -> None:
+        self._prefix, self._dtype = prefix, vocabulary.dtype
+        self._file = open(f"{prefix}.bin", "wb")
+        self._lengths = array("i")
+        self.counts = np.zeros(len(vocabulary), dtype=np.int64)
+        """How often each number stands in it."""
+
+    def add(self, numbers: Numbers) -> None:
+        self._file.write(numbers.flat.tobytes())
+        self._lengths.frombytes(numbers.lengths.tobytes())
+        self.counts += np.bincount(numbers.flat, minlength=len(self.counts))
+
+    def close(self) -> Written:
+        """Write the index: header, each sentence's length (int32), each one's place in the .bin file (int64, bytes)."""
+        self._file.close()
+        lengths = np.array(self._lengths, dtype="<i4")
+        starts = np.zeros(len(lengths), dtype="<i8")
+        np.cumsum(lengths[:-1], out=starts[1:])
+        with open(f"{self._prefix}.idx", "wb") as file:
+            file.write(_MAGIC + struct.pack("<QBQ", _VERSION, _DTYPE_CODES[self._dtype], len(lengths)))
+            file.write(lengths.tobytes())
+            file.write((starts * np.dtype(self._dtype).itemsize).tobytes())
+        return Written(len(lengths), int(self.counts.sum()), int(self.counts[UNK]), int(lengths.max(initial=0)))
 
 
 @dataclass(frozen=True)
@@ -75,43 +117,3 @@ class Written:
     tokens: int
     unknown: int
     longest: int
-
-
-def write_numbers(prefix: Path, lines: Iterable[str], vocabulary: Vocabulary) -> Written:
-    """Write {prefix}.bin and {prefix}.idx; each sentence ends in </s>, words outside the vocabulary are <unk>."""
-    sizes, unknown = array("i"), 0
-    number_of = vocabulary.numbers.get
-    with open(f"{prefix}.bin", "wb") as file:
-        for chunk in _chunks(lines):
-            numbers: list[int] = []
-            for line in chunk:
-                sentence = [number_of(word, UNK) for word in line.split()]
-                unknown += sentence.count(UNK)
-                numbers += sentence
-                numbers.append(EOS)
-                sizes.append(len(sentence) + 1)
-            file.write(np.array(numbers, dtype=vocabulary.dtype).tobytes())
-    lengths = np.frombuffer(sizes, dtype=np.int32) if sizes else np.zeros(0, dtype=np.int32)
-    _write_index(Path(f"{prefix}.idx"), lengths, vocabulary.dtype)
-    return Written(len(sizes), int(lengths.sum(dtype=np.int64)), unknown, int(lengths.max(initial=0)))
-
-
-def read_numbers(prefix: Path, vocabulary: Vocabulary) -> np.ndarray:
-    """Give all numbers of {prefix}.bin as one flat array, mapped from disk."""
-    return np.memmap(f"{prefix}.bin", dtype=vocabulary.dtype, mode="r")
-
-
-def _write_index(path: Path, lengths: np.ndarray, dtype: str) -> None:
-    """Header, then each sentence's length (int32), then its place in the .bin file (int64, bytes)."""
-    starts = np.zeros(len(lengths), dtype="<i8")
-    np.cumsum(lengths[:-1], out=starts[1:])
-    with open(path, "wb") as file:
-        file.write(_MAGIC + struct.pack("<QBQ", _VERSION, _DTYPE_CODES[dtype], len(lengths)))
-        file.write(lengths.astype("<i4").tobytes())
-        file.write((starts * np.dtype(dtype).itemsize).tobytes())
-
-
-def _chunks(lines: Iterable[str]) -> Iterator[list[str]]:
-    rest = iter(lines)
-    while chunk := list(islice(rest, _CHUNK)):
-        yield chunk

@@ -1,128 +1,279 @@
-"""The work of prepare: raw text of a corpus to the files of one folder and their manifest.
+"""The work of prepare: raw text of a corpus to the files of one folder and their manifest, chunk by chunk.
 
-In: a `Corpus`, the recipe, an empty folder. Out: that folder filled, manifest.json last.
-Order: tokenise (and lower-case), drop empty training pairs, learn the joint BPE on both sides of what is left,
-drop too long training pairs, count the joined vocabulary, write numbers. Valid and test keep every line.
+In: a `Corpus`, the recipe, a work folder. Out: <work>/done filled, manifest.json last.
+Order: tokenise and clean, learn subwords on what stays, cut, clean, count the joined vocabulary, write numbers. Valid
+and test keep every line. What a killed process had finished is found again: chunks carry a report when they are whole.
 """
 
 from __future__ import annotations
 
 import hashlib
 import importlib.metadata
-import itertools
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lnexp.config import Data
-from lnexp.data import text
-from lnexp.data.binarise import Vocabulary, build_vocabulary, read_numbers, write_numbers
+from lnexp.data import oddities, stages, subwords
+from lnexp.data.binarise import NumbersFile, Vocabulary, build_vocabulary
 from lnexp.data.corpora import SPLITS, Corpus
+from lnexp.data.pool import Pool
+from lnexp.data.progress import Progress
+from lnexp.data.stages import Chunk, Pair, Place
 from lnexp.errors import UserError
 from lnexp.rundir import write_json, write_text
 
-Sides = tuple[list[str], list[str]]
 Say = Callable[[str], None]
+# Big enough that a process is busy for seconds, small enough that a dozen of them fit into memory: 20,000 pairs of
+# running text are about 6 MB.
+CHUNK = 20_000
 
 
-def build(data: Data, corpus: Corpus, folder: Path, identity: dict[str, Any], say: Say) -> None:
-    """Fill the folder; `identity` (recipe, fingerprint) goes into the manifest as it is."""
-    langs = (data.src, data.tgt)
-    raw: dict[str, Sides] = {split: corpus.lines(split) for split in SPLITS}
-    read = {split: len(raw[split][0]) for split in SPLITS}
-    say(f"data: {data.name} {data.src}-{data.tgt}: tokenising {sum(read.values()):,} pairs ({data.tokenizer})")
-    sides = {split: _tokens(raw[split], data) for split in SPLITS}
-    for split in SPLITS[1:]:
-        for lang, raw_lines, lines in zip(langs, raw[split], sides[split], strict=True):
-            _write_lines(folder / f"{split}.raw.{lang}", raw_lines)
-            _write_lines(folder / f"{split}.tok.{lang}", lines)
+class Builder:
+    """The stages of one corpus, each over all chunks."""
 
-    dropped = {split: {"empty": 0, "too_long": 0} for split in SPLITS}
-    sides["train"], dropped["train"]["empty"] = _keep(sides["train"], lambda src, tgt: bool(src and tgt))
-    if data.bpe_merges:
-        say(f"data: learning {data.bpe_merges:,} merges of joint BPE")
-        codes = text.learn_bpe(itertools.chain(*sides["train"]), data.bpe_merges)
-        _write_lines(folder / "codes.bpe", codes)
-        sides = {split: _pair(text.apply_bpe(side, codes) for side in sides[split]) for split in SPLITS}
-    if limit := data.max_length:
-        sides["train"], dropped["train"]["too_long"] = _keep(
-            sides["train"], lambda src, tgt: max(src.count(" "), tgt.count(" ")) < limit
-        )
-    if not sides["train"][0]:
-        why = f"{dropped['train']['empty']:,} have an empty side, {dropped['train']['too_long']:,} are over"
-        rule = f"data.max_length={data.max_length}"
-        raise UserError(f"{corpus.place}: no training pair is left ({why} {rule}): look at train.*, or raise the limit")
+    def __init__(self, data: Data, corpus: Corpus, work: Path, pool: Pool, say: Say) -> None:
+        self._data, self._corpus, self._pool, self._say = data, corpus, pool, say
+        self._langs = (data.src, data.tgt)
+        self._splits = tuple(s for s in SPLITS if s != "valid" or not data.valid_every)
+        self._work, self.folder = work, work / "done"
+        for name in ("tokens", "subwords", "done"):
+            (work / name).mkdir(parents=True, exist_ok=True)
+        self._tokens = {split: Place(work / "tokens", split) for split in SPLITS}
+        self._subwords = {split: Place(work / "subwords", split) for split in SPLITS}
+        self._reports: dict[str, list[dict[str, Any]]] = {}
 
-    say("data: counting the vocabulary and writing numbers")
-    vocabulary = build_vocabulary(itertools.chain(*sides["train"]))
-    for lang in langs:  # joined: shared embeddings need one numbering
-        write_text(folder / f"dict.{lang}.txt", vocabulary.text())
-    splits = {}
-    for split in SPLITS:
-        written = {
-            lang: write_numbers(_prefix(folder, split, data, lang), lines, vocabulary)
-            for lang, lines in zip(langs, sides[split], strict=True)
+    def build(self, identity: Mapping[str, Any]) -> None:
+        """Do all stages; `identity` (recipe, fingerprint) goes into the manifest as it is."""
+        data, name = self._data, self._data.name
+        self._say(f"data: {name} {data.src}-{data.tgt}: tokenising ({data.tokenizer})")
+        for split in reversed(self._splits):  # test first: it is small, and its faults are then said at once
+            self._tokenise(split)
+            self._check_read(split)
+        if data.valid_every:
+            self._hold_out()
+        self._check_kept()
+        self._references()
+        model = self._learn()
+        counts: Counter[str] = Counter()
+        kept: dict[str, int] = {}
+        for split in SPLITS:
+            found = self._segment(split, model)
+            kept[split] = sum(int(report["kept"]) for report in found)
+            self._reports[f"{split} subwords"] = found
+            if split == "train":
+                for report in found:
+                    counts.update(report["counts"])
+        if not kept["train"]:
+            raise UserError(self._nothing_left())
+        self._say("data: writing numbers")
+        vocabulary = build_vocabulary(counts)
+        for lang in self._langs:  # joined: shared embeddings need one numbering
+            write_text(self.folder / f"dict.{lang}.txt", vocabulary.text())
+        sides = {split: self._number(split, vocabulary) for split in SPLITS}
+        self._manifest(identity, vocabulary, sides)
+
+    def _tokenise(self, split: str) -> None:
+        place = self._tokens[split]
+        work = partial(stages.tokenise, self._data, split in self._corpus.straight_apostrophes, place)
+        with Progress(f"tokenising {split}", "pairs", self._say) as progress:
+            for read in self._pool.each(work, self._chunks(split)):
+                progress.add(read)
+        self._reports[split] = self._read_reports(place)
+
+    def _chunks(self, split: str) -> Iterator[Chunk]:
+        pairs = self._corpus.pairs(split)
+        number = 0
+        while chunk := list(islice(pairs, CHUNK)):
+            if self._tokens[split].report(number) is None:  # else done before an earlier attempt was cut
+                yield Chunk(number, number * CHUNK + 1, chunk)
+            number += 1
+
+    def _read_reports(self, place: Place) -> list[dict[str, Any]]:
+        reports: list[dict[str, Any]] = []
+        while (report := place.report(len(reports))) is not None:
+            reports.append(report)
+        return reports
+
+    def _parts(self, split: str) -> list[tuple[int, int]]:
+        """Give (chunk, kept pairs before it)."""
+        before, parts = 0, []
+        for number, report in enumerate(self._reports[split]):
+            parts.append((number, before))
+            before += report["kept"]
+        return parts
+
+    def _hold_out(self) -> None:
+        """Make every n-th kept training pair the validation set."""
+        train, valid, every = self._tokens["train"], self._tokens["valid"], self._data.valid_every
+        for lang in (*self._langs, *(f"raw.{lang}" for lang in self._langs)):
+            held: list[str] = []
+            for number, before in self._parts("train"):
+                lines = train.lines(number, lang)
+                held += lines[(every - 1 - before) % every :: every]
+            valid.write(0, lang, held)
+        raw = [valid.lines(0, f"raw.{lang}") for lang in self._langs]
+        pairs: list[Pair] = list(zip(*raw, strict=True))
+        np.save(valid.path(0, "marks.npy"), oddities.marks(pairs))
+        kept = len(pairs)
+        report = {"read": kept, "kept": kept, "dropped": {}, "seen": oddities.observe(1, pairs)}
+        write_json(valid.path(0, "json"), report)
+        self._reports["valid"] = [report]
+
+    def _total(self, split: str, what: str) -> int:
+        return sum(int(report[what]) for report in self._reports[split])
+
+    def _check_read(self, split: str) -> None:
+        standard = self._corpus.standard
+        if standard:
+            self._need(f"{split} has", self._total(split, "read"), standard.read[split])
+
+    def _check_kept(self) -> None:
+        standard = self._corpus.standard
+        if standard and standard.is_standard(self._data):
+            valid = self._total("valid", "kept")
+            kept = {"train": self._total("train", "kept") - valid, "valid": valid}
+            for split, wanted in standard.kept.items():
+                self._need(f"{split} keeps", kept[split], wanted)
+
+    def _need(self, words: str, found: int, wanted: int) -> None:
+        """Raise UserError where a published corpus does not have the standard's counts."""
+        if found != wanted:
+            mend = "give the files as they were published, or set data.standard=false to take these all the same"
+            raise UserError(f"data={self._data.name}: {words} {found:,} pairs, the standard set {wanted:,}: {mend}")
+
+    def _references(self) -> None:
+        """Keep valid and test as raw text and as tokens, for scoring."""
+        for split in SPLITS[1:]:
+            for lang in self._langs:
+                for what, name in ((f"raw.{lang}", f"{split}.raw.{lang}"), (lang, f"{split}.tok.{lang}")):
+                    parts = [self._tokens[split].lines(n, what) for n in range(len(self._reports[split]))]
+                    write_text(self.folder / name, "".join(f"{line}\n" for part in parts for line in part))
+
+    def _learn(self) -> str:
+        """Give the file of the subword model, learned unless it is there."""
+        data = self._data
+        name = subwords.file_name(data)
+        if name is None:
+            return ""
+        path = self.folder / name
+        if data.codes:
+            write_text(path, "".join(f"{line}\n" for line in subwords.own_codes(data.codes)))
+        elif not path.exists() and name == "codes.bpe":
+            words: Counter[str] = Counter()
+            with Progress("counting words", "chunks", self._say) as progress:
+                work = partial(stages.count_words, data, self._tokens["train"])
+                for counted in self._pool.each(work, self._parts("train")):
+                    words.update(counted)
+                    progress.add(1)
+            self._say(f"data: learning {data.bpe_merges:,} merges of joint BPE from {len(words):,} different words")
+            with Progress("learning BPE", "merges", self._say) as progress:
+                subwords.learn_bpe(data, words, path, progress.reach)
+        elif not path.exists():
+            self._say(f"data: learning {data.pieces:,} sentencepiece pieces")
+            subwords.learn_sentencepiece(data, self._training_lines(), path)
+        return str(path)
+
+    def _training_lines(self) -> Iterator[str]:
+        for number, before in self._parts("train"):
+            sides = [self._tokens["train"].lines(number, lang) for lang in self._langs]
+            for pair in stages.training(self._data, before, list(zip(*sides, strict=True))):
+                yield from pair
+
+    def _segment(self, split: str, model: str) -> list[dict[str, Any]]:
+        work = partial(stages.segment, self._data, model, self._tokens[split], self._subwords[split])
+        with Progress(f"subwords of {split}", "pairs", self._say) as progress:
+            for kept in self._pool.each(work, self._parts(split)):
+                progress.add(kept)
+        if split != "train":
+            for lang in self._langs:
+                parts = [self._subwords[split].lines(n, lang) for n in range(len(self._reports[split]))]
+                write_text(self.folder / f"{split}.sub.{lang}", "".join(f"{line}\n" for p in parts for line in p))
+        return self._read_reports(self._subwords[split])
+
+    def _nothing_left(self) -> str:
+        why: Counter[str] = Counter()
+        for name in ("train", "train subwords"):
+            for report in self._reports[name]:
+                why.update(report["dropped"])
+        reasons = ", ".join(f"{n:,} {reason.replace('_', ' ')}" for reason, n in why.most_common())
+        limits = f"data.max_length={self._data.max_length}, data.max_ratio={self._data.max_ratio:g}"
+        rule = "look at the text, or raise the limits"
+        return f"data={self._data.name}: no training pair is left ({reasons}; {limits}): {rule}"
+
+    def _number(self, split: str, vocabulary: Vocabulary) -> dict[str, NumbersFile]:
+        prefix = f"{split}.{self._data.src}-{self._data.tgt}"
+        files = {lang: NumbersFile(self.folder / f"{prefix}.{lang}", vocabulary) for lang in self._langs}
+        work = partial(stages.number, self._data, vocabulary, self._subwords[split])
+        with Progress(f"numbers of {split}", "pairs", self._say) as progress:
+            for both in self._pool.each(work, range(len(self._reports[f"{split} subwords"]))):
+                for file, numbers in zip(files.values(), both, strict=True):
+                    file.add(numbers)
+                progress.add(len(both[0].lengths))
+        return files
+
+    def _manifest(
+        self, identity: Mapping[str, Any], vocabulary: Vocabulary, sides: dict[str, dict[str, NumbersFile]]
+    ) -> None:
+        data, splits = self._data, {}
+        for split, files in sides.items():
+            written = {lang: file.close() for lang, file in files.items()}
+            dropped: Counter[str] = Counter()
+            for name in (split, f"{split} subwords"):
+                for report in self._reports[name]:
+                    dropped.update(report["dropped"])
+            splits[split] = {
+                "read": self._total(split, "read"),
+                "pairs": written[data.src].sentences,
+                "dropped": dict(sorted(dropped.items())),
+                "tokens": {lang: side.tokens for lang, side in written.items()},
+                "unknown_rate": {lang: side.unknown / max(side.tokens, 1) for lang, side in written.items()},
+                "longest": {lang: side.longest for lang, side in written.items()},
+                "seen": oddities.merge(report["seen"] for report in self._reports[split]),
+            }
+        standard = self._corpus.standard
+        codes = self.folder / "codes.bpe"
+        manifest = {
+            "source": data.name,
+            "src": data.src,
+            "tgt": data.tgt,
+            **identity,
+            "standard": standard.version if standard else None,
+            "raw": self._corpus.digests(),
+            "tools": {name: importlib.metadata.version(name) for name in ("lnexp", "sacremoses")},
+            "splits": splits,
+            "repeats": self._repeats(),
+            "vocabulary": len(vocabulary),
+            "target_unigram_bits": unigram_bits(*(sides[split][data.tgt].counts for split in SPLITS[:2])),
+            "files": {path.name: _entry(path) for path in sorted(self.folder.iterdir())},
         }
-        splits[split] = {
-            "read": read[split],
-            "pairs": len(sides[split][0]),
-            "dropped": dropped[split],
-            "tokens": {lang: side.tokens for lang, side in written.items()},
-            "unknown_rate": {lang: side.unknown / max(side.tokens, 1) for lang, side in written.items()},
-            "longest": {lang: side.longest for lang, side in written.items()},
-        }
-    train, valid = (read_numbers(_prefix(folder, split, data, data.tgt), vocabulary) for split in ("train", "valid"))
-    manifest = {
-        "source": data.name,
-        "src": data.src,
-        "tgt": data.tgt,
-        "corpus_digest": corpus.digest,
-        **identity,
-        "tools": {name: importlib.metadata.version(name) for name in ("sacremoses", "subword-nmt")},
-        "splits": splits,
-        "vocabulary": len(vocabulary),
-        "target_unigram_bits": unigram_bits(train, valid, vocabulary),
-        "files": {path.name: _entry(path) for path in sorted(folder.iterdir())},
-    }
-    write_json(folder / "manifest.json", manifest)
+        if standard and standard.codes_sha256 and standard.is_standard(data) and data.bpe_merges == 10_000:
+            same = manifest["files"][codes.name]["sha256"] == standard.codes_sha256
+            manifest["reference_codes"] = same
+            if not same:
+                self._say(
+                    "data: note: the BPE codes are not those that the reference preparation learned from this text"
+                )
+        write_json(self.folder / "manifest.json", manifest)
+
+    def _repeats(self) -> dict[str, Any]:
+        marks = {}
+        for split in SPLITS:
+            paths = [self._tokens[split].path(n, "marks.npy") for n in range(len(self._reports[split]))]
+            marks[split] = np.concatenate([np.load(path) for path in paths])
+        return oddities.repeats(marks)
 
 
-def unigram_bits(train: np.ndarray, valid: np.ndarray, vocabulary: Vocabulary) -> float:
-    """Bits a token of valid under the word frequencies of train, add-one smoothed: what a model that has learned
-    nothing but frequencies reaches. A run that stays above it is at chance."""
-    counts = np.bincount(train, minlength=len(vocabulary)) + 1.0
-    return float(-np.log2(counts / counts.sum())[valid].mean())
-
-
-def _tokens(pair: Sides, data: Data) -> Sides:
-    """Tokenise both sides; lower-casing comes after, as in the common recipes (prefix lists are case-sensitive)."""
-
-    def side(lines: list[str], lang: str) -> Iterable[str]:
-        tokens = text.tokenize(lines, lang) if data.tokenizer == "moses" else (" ".join(x.split()) for x in lines)
-        return (line.lower() for line in tokens) if data.lowercase else tokens
-
-    return _pair(side(lines, lang) for lines, lang in zip(pair, (data.src, data.tgt), strict=True))
-
-
-def _pair(sides: Iterable[Iterable[str]]) -> Sides:
-    src, tgt = (list(side) for side in sides)
-    return src, tgt
-
-
-def _keep(pair: Sides, wanted: Callable[[str, str], bool]) -> tuple[Sides, int]:
-    """Give the pairs that are wanted, and how many were not."""
-    kept = [(src, tgt) for src, tgt in zip(*pair, strict=True) if wanted(src, tgt)]
-    return ([src for src, _ in kept], [tgt for _, tgt in kept]), len(pair[0]) - len(kept)
-
-
-def _prefix(folder: Path, split: str, data: Data, lang: str) -> Path:
-    return folder / f"{split}.{data.src}-{data.tgt}.{lang}"
-
-
-def _write_lines(path: Path, lines: list[str]) -> None:
-    write_text(path, "".join(f"{line}\n" for line in lines))
+def unigram_bits(train: np.ndarray, valid: np.ndarray) -> float:
+    """Bits a token of valid under the word frequencies of train (counts by number), add-one smoothed: what a model that
+    has learned nothing but frequencies reaches. A run that stays above it is at chance."""
+    smoothed = train + 1.0
+    return float(-(valid * np.log2(smoothed / smoothed.sum())).sum() / valid.sum())
 
 
 def _entry(path: Path) -> dict[str, Any]:

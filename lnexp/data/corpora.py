@@ -1,158 +1,186 @@
-"""Where raw parallel text comes from: shipped with the package, generated, or a folder of the user's own.
+"""Where raw parallel text comes from: shipped, generated, your own files, or a published corpus.
 
-In: the data part of the config. Out: a `Corpus` that gives line-parallel text and a digest of its raw bytes.
-Lines end at "\\n" only, as line-parallel files demand: other Unicode line separators stay inside their line.
-Every fault is one UserError that names the file and the mend.
+In: the data part of the config. Out: a `Source`, which has a digest before anything is fetched or read twice, and
+gives the `Corpus`: line-parallel raw text of train, valid and test.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import re
-import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
+from itertools import zip_longest
 from pathlib import Path
 
 from lnexp.config import Data
+from lnexp.data import acquire, lines, published
 from lnexp.errors import UserError
 
+Say = Callable[[str], None]
+SHIPPED = ("tatoeba_deen", "toy_copy")
 SPLITS = ("train", "valid", "test")
-_PUBLISHED = ("iwslt14_deen", "wmt14_ende")
 _SHIPPED = Path(__file__).parent / "shipped"
-_BOM = b"\xef\xbb\xbf"
-
 # Copying digits is the smallest task that needs attention; 6,000 pairs are learned in a minute on one thread.
 _TOY_SIZES = {"train": 6000, "valid": 200, "test": 200}
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Raw text of three splits in two languages; `read` gives the bytes of "train.de" and so on, unpacked."""
+    """Raw text, by name: "train.de" gives the German lines of train, as they are in the files."""
 
-    name: str
     src: str
     tgt: str
-    place: str
-    """What to call it in messages: a folder, or the corpus itself."""
-    read: Callable[[str], bytes]
+    lines: Callable[[str], Iterator[str]]
+    digests: Callable[[], dict[str, str]]
+    """sha256 of each raw file, by its name."""
+    straight_apostrophes: tuple[str, ...] = ()
+    """Splits whose recipe turns ’ into ' before tokenising (test sets that come as XML or SGML)."""
+    standard: published.Published | None = None
+    """What the counts are held against; None where there is no standard, or it was waived."""
+
+    def pairs(self, split: str) -> Iterator[tuple[str, str]]:
+        """Give (source, target); UserError where one side is longer than the other."""
+        names = [f"{split}.{lang}" for lang in (self.src, self.tgt)]
+        read = [0, 0]
+        for src, tgt in zip_longest(*map(self.lines, names)):
+            read[0] += src is not None
+            read[1] += tgt is not None
+            if src is not None and tgt is not None:
+                yield src, tgt
+        if read[0] != read[1]:
+            has = f"{names[0]} has {read[0]:,} lines and {names[1]} has {read[1]:,}"
+            raise UserError(f"{has}: both sides need one sentence a line, as many on each")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A corpus that can be had; `get(archives, work, say)` fetches and unpacks what it needs."""
+
+    digests: Callable[[], dict[str, str]]
+    get: Callable[[Path, Path, Say], Corpus]
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over names and unpacked bytes of all files: the same for either direction, packed or not."""
-        whole = hashlib.sha256()
-        for name in sorted(f"{split}.{lang}" for split in SPLITS for lang in (self.src, self.tgt)):
-            raw = self.read(name)
-            whole.update(f"{name} {len(raw)}\n".encode())
-            whole.update(raw)
-        return whole.hexdigest()
-
-    def lines(self, split: str) -> tuple[list[str], list[str]]:
-        """Give the source and the target lines of a split, as many on either side."""
-        src, tgt = (self._side(f"{split}.{lang}") for lang in (self.src, self.tgt))
-        if len(src) != len(tgt):
-            counts = f"{split}.{self.src} has {len(src)} lines and {split}.{self.tgt} has {len(tgt)}"
-            raise UserError(f"{self.place}: {counts}: both sides need one sentence a line, as many on each")
-        return src, tgt
-
-    def _side(self, name: str) -> list[str]:
-        raw = self.read(name).removeprefix(_BOM)
-        if not raw:
-            raise UserError(f"{self.place}: {name} is empty: need one sentence a line")
-        # One search over the bytes is cheap; the line number is worked out only when something is found.
-        nul = raw.find(b"\0")
-        if nul >= 0:
-            raise UserError(f"{self.place}: {name}, line {_line(raw, nul)}: a NUL byte: remove it")
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError as error:
-            where = f"{name}, line {_line(raw, error.start)}"
-            raise UserError(f"{self.place}: {where}: not valid UTF-8: convert the file to UTF-8") from None
-        return [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+        """sha256 over names and hashes of all raw files: the same for either direction, packed or not."""
+        text = "".join(f"{name} {digest}\n" for name, digest in sorted(self.digests().items()))
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
-def open_corpus(data: Data) -> Corpus:
+def open_corpus(data: Data) -> Source:
     """Find the corpus that the config names; faults that need no reading of the text are raised here."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", data.name):
         raise UserError(f"data.name={data.name}: need letters, digits and ._+- only (it names a folder)")
-    if data.local:
-        place = f"data.local={data.local}"
-        try:
-            return _folder(data, Path(data.local).expanduser(), place)
-        except (OSError, RuntimeError) as error:  # no permission, a name too long, no such user's home
-            reason = getattr(error, "strerror", None) or error
-            raise UserError(f"{place}: cannot be looked into ({reason}): check the path and its permissions") from None
-    if data.name == "tatoeba_deen":
-        for key, lang in (("src", data.src), ("tgt", data.tgt)):
-            if lang not in ("de", "en"):
-                raise UserError(f"data.{key}={lang}: tatoeba_deen has only de and en")
-        return _folder(data, _SHIPPED / data.name, data.name)
-    if data.name == "toy_copy":
-        return Corpus(data.name, data.src, data.tgt, data.name, _toy_copy)
-    if data.name in _PUBLISHED:
-        files = f"train/valid/test.{{{data.src},{data.tgt}}}"
-        raise UserError(
-            f"data={data.name}: fetching the published archives is not part of this version yet: "
-            f"set data.local=DIR, a folder with {files} (plain or .gz)"
-        )
-    known = "tatoeba_deen, toy_copy, iwslt14_deen or wmt14_ende"
-    raise UserError(f"data.name={data.name}: no such corpus: need {known}, or your own files with data.local=DIR")
+    own = {name: getattr(data, name) for name in SPLITS}
+    if data.name in published.CORPORA:
+        _refuse(own, f"{data.name} comes from its archives; your own files go with data=bitext")
+        return _published(data)
+    _refuse({"local": data.local}, "only for iwslt14_deen and wmt14_ende; your own files go with data=bitext")
+    if data.name in SHIPPED:
+        _refuse(own, f"{data.name} has its own text; your own files go with data=bitext")
+        return _toy(data) if data.name == "toy_copy" else _tatoeba(data)
+    return _bitext(data, own)
 
 
-def source_digest(data: Data) -> str:
-    """Give the digest of the raw data for the run id; nothing has to be prepared for it.
-
-    A published corpus is known by its name alone, so that its runs can be shown before it is there.
-    """
-    if data.name in _PUBLISHED and not data.local:
-        return data.name
-    return open_corpus(data).digest
+def _refuse(values: dict[str, str | None], rule: str) -> None:
+    for name, value in values.items():
+        if value:
+            raise UserError(f"data.{name}={value}: {rule}")
 
 
-def _line(raw: bytes, offset: int) -> int:
-    return raw.count(b"\n", 0, offset) + 1
+def _published(data: Data) -> Source:
+    wanted = published.CORPORA[data.name](data.src, data.tgt)
+    local = None if data.local is None else _folder("data.local", data.local)
+
+    def digests() -> dict[str, str]:
+        # The standard set is known by its name, so that its runs can be shown before it is there.
+        return {data.name: wanted.version} if data.standard or not local else acquire.digests(wanted, local)
+
+    def get(archives: Path, raw: Path, say: Say) -> Corpus:
+        where = acquire.acquire(wanted, local, archives / data.name, raw, data.standard, say)
+        standard = wanted if data.standard else None
+        hashes = partial(_hashes, where)
+        return Corpus(data.src, data.tgt, partial(wanted.lines, where), hashes, wanted.straight_apostrophes, standard)
+
+    return Source(digests, get)
 
 
-def _folder(data: Data, folder: Path, place: str) -> Corpus:
-    """A folder with {split}.{lang}, plain or .gz; where both are there the plain file counts."""
-    if not folder.exists():
-        raise UserError(f"{place}: no such folder: check the path")
-    if not folder.is_dir():
-        raise UserError(f"{place}: not a folder: need the folder that holds train, valid and test")
+def _bitext(data: Data, own: dict[str, str]) -> Source:
+    for name, value in own.items():
+        if not value and not (name == "valid" and data.valid_every):
+            rule = f"data.{name}=DIR/{name} for DIR/{name}.{data.src} and DIR/{name}.{data.tgt}, plain, .gz or .xz"
+            known = f"data.name={data.name} is none of {', '.join((*SHIPPED, *published.CORPORA))}, so it is your own"
+            raise UserError(f"data.{name} is not set: need {rule} ({known})")
+    if own["valid"] and data.valid_every:
+        raise UserError(f"data.valid_every={data.valid_every}: data.valid={data.valid} is the validation set already")
     files: dict[str, Path] = {}
-    missing = []
-    for name in (f"{split}.{lang}" for split in SPLITS for lang in (data.src, data.tgt)):
-        found = [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
-        if found:
-            files[name] = found[0]
-        else:
-            missing.append(name)
-    if missing:
-        raise UserError(f"{place}: missing {', '.join(missing)}: put these files there, plain or .gz")
-    for path in files.values():
-        if path.stat().st_size == 0:
-            raise UserError(f"{place}: {path.name} is empty: need one sentence a line")
-    return Corpus(data.name, data.src, data.tgt, place, partial(_read, files, place))
+    for name, value in own.items():
+        for lang in (data.src, data.tgt) if value else ():
+            files[f"{name}.{lang}"] = _file(f"data.{name}", value, lang)
+    return _from_files(data, files)
 
 
-def _read(files: dict[str, Path], place: str, name: str) -> bytes:
-    path = files[name]
+def _tatoeba(data: Data) -> Source:
+    for key, lang in (("src", data.src), ("tgt", data.tgt)):
+        if lang not in ("de", "en"):
+            raise UserError(f"data.{key}={lang}: tatoeba_deen has only de and en")
+    names = [f"{split}.{lang}" for split in SPLITS for lang in ("de", "en")]
+    return _from_files(data, {name: _SHIPPED / data.name / f"{name}.gz" for name in names})
+
+
+def _from_files(data: Data, files: dict[str, Path]) -> Source:
+    corpus = Corpus(data.src, data.tgt, lambda name: lines.read_lines(files[name]), partial(_hashes, files))
+    return Source(corpus.digests, lambda *_: corpus)
+
+
+def _hashes(files: Mapping[str, Path]) -> dict[str, str]:
+    return {name: lines.sha256(path) for name, path in sorted(files.items())}
+
+
+def _file(setting: str, value: str, lang: str) -> Path:
+    """Find {value}.{lang}, plain or packed; where both are there the plain file counts."""
     try:
-        raw = path.read_bytes()
-        return gzip.decompress(raw) if path.suffix == ".gz" else raw
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise UserError(f"{place}: {path.name} is a damaged gzip file ({error}): copy it again or unpack it") from None
-    except OSError as error:
-        raise UserError(f"{place}: {path.name} cannot be read ({error.strerror}): check its permissions") from None
+        start = Path(value).expanduser()
+        tried = [start.with_name(f"{start.name}.{lang}{end}") for end in lines.PACKED]
+        found = next((path for path in tried if path.is_file()), None)
+    except (OSError, RuntimeError, ValueError) as error:  # no permission, a name too long, no such user's home
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{setting}={value}: cannot be looked into ({reason}): check the path") from None
+    if found is None:
+        raise UserError(f"{setting}={value}: no file {tried[0]}, nor with .gz or .xz: check the path and the language")
+    if found.stat().st_size == 0:
+        raise UserError(f"{found} is empty: need one sentence a line")
+    return found
 
 
-def _toy_copy(name: str) -> bytes:
+def _folder(setting: str, value: str) -> Path:
+    try:
+        folder = Path(value).expanduser()
+        there, right = folder.exists(), folder.is_dir()
+    except (OSError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"{setting}={value}: cannot be looked into ({reason}): check the path") from None
+    if not there:
+        raise UserError(f"{setting}={value}: no such folder: check the path")
+    if not right:
+        raise UserError(f"{setting}={value}: not a folder: need the folder that holds the archives")
+    return folder
+
+
+def _toy(data: Data) -> Source:
     """Both languages are the same text: the target copies the source."""
-    split = name.partition(".")[0]
-    start = sum(_TOY_SIZES[earlier] for earlier in SPLITS[: SPLITS.index(split)])
-    return "".join(f"{line}\n" for line in _toy_lines()[start : start + _TOY_SIZES[split]]).encode()
+
+    def side(name: str) -> Iterator[str]:
+        split = name.partition(".")[0]
+        start = sum(_TOY_SIZES[earlier] for earlier in SPLITS[: SPLITS.index(split)])
+        return iter(_toy_lines()[start : start + _TOY_SIZES[split]])
+
+    def digests() -> dict[str, str]:
+        return {"toy_copy": hashlib.sha256("\n".join(_toy_lines()).encode()).hexdigest()}
+
+    corpus = Corpus(data.src, data.tgt, side, digests)
+    return Source(digests, lambda *_: corpus)
 
 
 @cache

@@ -1,5 +1,8 @@
 """Dictionary and mmap files: what fairseq reads is what was written, and its own tools write the same bytes."""
 
+from collections import Counter
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +11,27 @@ from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDataset
 from fairseq.tokenizer import tokenize_line
+from fakes.bitext import shipped
 
-from lnexp.config import Data
-from lnexp.data.binarise import EOS, UNK, Vocabulary, build_vocabulary, read_numbers, write_numbers
-from lnexp.data.corpora import open_corpus
+from lnexp.data.binarise import EOS, UNK, NumbersFile, Vocabulary, Written, build_vocabulary, to_numbers
 
 LINES = ["the cat sat", "", "the dog sat on the mat", "ä b ä", "madeupword0000 x", "a a a a"]
+
+
+def count(lines: Iterable[str]) -> Counter[str]:
+    return Counter(word for line in lines for word in line.split())
+
+
+def write_numbers(prefix: Path, lines: Iterable[str], vocabulary: Vocabulary, at_a_time: int = 1000) -> Written:
+    rest = iter(lines)
+    file = NumbersFile(prefix, vocabulary)
+    while chunk := list(islice(rest, at_a_time)):
+        file.add(to_numbers(chunk, vocabulary))
+    return file.close()
+
+
+def read_numbers(prefix: Path, vocabulary: Vocabulary) -> np.ndarray:
+    return np.fromfile(f"{prefix}.bin", dtype=vocabulary.dtype)
 
 
 def fairseq_writes(folder: Path, train: list[Path], text: Path) -> Dictionary:
@@ -37,7 +55,7 @@ def same_bytes(folder: Path, sides: list[list[str]], lines: list[str]) -> Vocabu
         paths[-1].write_text("".join(f"{line}\n" for line in side), encoding="utf-8")
     (folder / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     theirs = fairseq_writes(folder, paths, folder / "text")
-    vocabulary = build_vocabulary(line for side in sides for line in side)
+    vocabulary = build_vocabulary(count(line for side in sides for line in side))
     written = write_numbers(folder / "ours", iter(lines), vocabulary)
     assert vocabulary.text() == (folder / "dict.txt").read_text(encoding="utf-8")
     assert len(vocabulary) == len(theirs)
@@ -52,7 +70,7 @@ def test_same_bytes_as_fairseq(tmp_path: Path) -> None:
 
 
 def test_same_bytes_as_fairseq_on_shipped_text(tmp_path: Path) -> None:
-    src, tgt = open_corpus(Data(name="tatoeba_deen", src="de", tgt="en")).lines("valid")
+    src, tgt = (list(shipped().lines(f"valid.{lang}")) for lang in ("de", "en"))
     vocabulary = same_bytes(tmp_path, [src, tgt], tgt)
     assert len(vocabulary) % 8 == 0
 
@@ -66,7 +84,7 @@ def test_large_vocabulary_takes_four_bytes(tmp_path: Path) -> None:
 
 
 def test_fairseq_reads_back(tmp_path: Path) -> None:
-    vocabulary = build_vocabulary(LINES)
+    vocabulary = build_vocabulary(count(LINES))
     lines = [*LINES, "the bird"]
     written = write_numbers(tmp_path / "valid", lines, vocabulary)
     (tmp_path / "dict.txt").write_text(vocabulary.text(), encoding="utf-8")
@@ -84,14 +102,14 @@ def test_fairseq_reads_back(tmp_path: Path) -> None:
 
 
 def test_order_and_padding() -> None:
-    vocabulary = build_vocabulary(["b a c b", "ä Z"])
+    vocabulary = build_vocabulary(count(["b a c b", "ä Z"]))
     assert vocabulary.symbols == ("b", "Z", "a", "c", "ä", *(f"madeupword{n:04d}" for n in range(7)))
     assert vocabulary.counts == (2, 1, 1, 1, 1, *[0] * 7)
     assert len(vocabulary) == 16
 
 
 def test_padding_passes_over_a_name_that_is_taken() -> None:
-    assert build_vocabulary(["madeupword0000 x"]).symbols == (
+    assert build_vocabulary(count(["madeupword0000 x"])).symbols == (
         "madeupword0000", "x", "madeupword0001", "madeupword0002",
     )  # fmt: skip
 
@@ -99,16 +117,15 @@ def test_padding_passes_over_a_name_that_is_taken() -> None:
 @pytest.mark.parametrize("special", ["<s>", "<pad>", "</s>", "<unk>"])
 def test_special_symbols_in_the_text_are_unknown_words(tmp_path: Path, special: str) -> None:
     # Here we differ from fairseq on purpose: there a written "</s>" ends the sentence half-way.
-    vocabulary = build_vocabulary([f"a {special} b"])
+    vocabulary = build_vocabulary(count([f"a {special} b"]))
     assert special not in vocabulary.symbols
     assert write_numbers(tmp_path / "x", [f"a {special} b"], vocabulary).unknown == 1
     assert read_numbers(tmp_path / "x", vocabulary).tolist() == [4, UNK, 5, EOS]
 
 
-def test_many_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    vocabulary = build_vocabulary(LINES)
+def test_many_chunks(tmp_path: Path) -> None:
+    vocabulary = build_vocabulary(count(LINES))
     write_numbers(tmp_path / "one", LINES * 7, vocabulary)
-    monkeypatch.setattr("lnexp.data.binarise._CHUNK", 4)
-    write_numbers(tmp_path / "many", LINES * 7, vocabulary)
+    write_numbers(tmp_path / "many", LINES * 7, vocabulary, at_a_time=4)
     for kind in ("bin", "idx"):
         assert (tmp_path / f"one.{kind}").read_bytes() == (tmp_path / f"many.{kind}").read_bytes()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from lnexp.check import check, check_bound
 from lnexp.config import (
     Data,
     Decode,
@@ -18,8 +19,6 @@ from lnexp.config import (
     Paths,
     Run,
     Size,
-    check,
-    check_bound,
     freeze,
     identity,
     load,
@@ -33,7 +32,7 @@ from lnexp.schedule import Schedule
 SAME_RUN = {
     "track.mode", "track.project", "track.entity", "track.tags", "paths.outputs", "paths.cache", "run_name",
     "sweep_name", "expected", "log_every", "max_wall_s", "devices.device", "devices.threads", "devices.max_tokens",
-    "data.local",
+    "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
 # An id that changes orphans every run trained before: a new entry here is fine, a changed one needs a reason.
@@ -192,6 +191,13 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"data.tokenizer": "spacy"}, ("data.tokenizer=spacy", "moses, none")),
     ({"data.bpe_merges": -1}, ("data.bpe_merges=-1", ">= 0", "no BPE")),
     ({"data.max_length": -1}, ("data.max_length=-1", ">= 0")),
+    *(({"data.max_ratio": v}, (f"data.max_ratio={v}", ">= 1")) for v in (-1.0, 0.5, NAN, INF)),
+    ({"data.limits_on": "words"}, ("data.limits_on=words", "subwords, tokens")),
+    ({"data.valid_every": 1}, ("data.valid_every=1", ">= 2")),
+    ({"data.subwords": "wordpiece"}, ("data.subwords=wordpiece", "bpe, sentencepiece")),
+    ({"data.subwords": "sentencepiece"}, ("data.pieces=0", ">= 1")),
+    ({"data.pieces": 100}, ("data.pieces=100", "data.subwords=sentencepiece")),
+    ({"data.subwords": "sentencepiece", "data.pieces": 9, "data.codes": "x"}, ("data.codes=x", "sentencepiece")),
     ({"model.norm": "middle"}, ("model.norm=middle", "post, pre")),
     *(({f"size.{n}": 0}, (f"size.{n}=0", ">= 1"))
       for n in ("encoder_layers", "decoder_layers", "d_model", "d_ffn", "heads")),

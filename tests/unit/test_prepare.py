@@ -12,11 +12,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from fakes.bitext import own, write_head
 
 from lnexp.config import Data
 from lnexp.data import build
 from lnexp.data.corpora import SPLITS, open_corpus
 from lnexp.data.prepare import Prepared, prepare
+from lnexp.data.subwords import join
 from lnexp.errors import UserError
 
 
@@ -27,17 +29,17 @@ def quiet(_: str) -> None:
 @pytest.fixture(scope="session")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The head of the shipped corpus, as a user's own folder."""
-    folder = tmp_path_factory.mktemp("small")
-    corpus = open_corpus(Data(name="tatoeba_deen", src="de", tgt="en"))
-    for split, size in (("train", 600), ("valid", 60), ("test", 50)):
-        for lang, lines in zip(("de", "en"), corpus.lines(split), strict=True):
-            (folder / f"{split}.{lang}").write_text("".join(f"{line}\n" for line in lines[:size]), encoding="utf-8")
-    return folder
+    return write_head(tmp_path_factory.mktemp("small"), 600, 60, 50)
 
 
 @pytest.fixture
 def data(small: Path) -> Data:
-    return Data(name="small", src="de", tgt="en", local=str(small), bpe_merges=200)
+    return own(small, name="small", bpe_merges=200)
+
+
+def lines_of(data: Data, split: str) -> list[list[str]]:
+    corpus = open_corpus(data).get(Path(), Path(), print)
+    return [list(corpus.lines(f"{split}.{lang}")) for lang in (data.src, data.tgt)]
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -52,7 +54,10 @@ def test_folder_and_manifest(data: Data, tmp_path: Path) -> None:
     assert any("tokenising" in line for line in said) and any("BPE" in line for line in said)
     manifest = made.manifest
     assert manifest == json.loads((made.folder / "manifest.json").read_text())
-    assert manifest["corpus_digest"] == open_corpus(data).digest
+    assert manifest["raw"] == {
+        f"{split}.{lang}": hashlib.sha256(Path(f"{getattr(data, split)}.{lang}").read_bytes()).hexdigest()
+        for split in SPLITS for lang in ("de", "en")
+    }  # fmt: skip
     assert manifest["splits"]["train"]["pairs"] == manifest["splits"]["train"]["read"] == 600
     names = {path.name for path in made.folder.iterdir()}
     assert names == {*manifest["files"], "manifest.json"}
@@ -66,7 +71,7 @@ def test_folder_and_manifest(data: Data, tmp_path: Path) -> None:
 def test_references(data: Data, tmp_path: Path) -> None:
     made = prepare(dataclasses.replace(data, lowercase=True), tmp_path, quiet)
     for split in SPLITS[1:]:
-        for lang, lines in zip(("de", "en"), open_corpus(data).lines(split), strict=True):
+        for lang, lines in zip(("de", "en"), lines_of(data, split), strict=True):
             assert made.raw(split, lang) == lines
             tokens = made.tokenized(split, lang)
             assert len(tokens) == len(lines) and tokens == [line.lower() for line in tokens] != lines
@@ -75,14 +80,13 @@ def test_references(data: Data, tmp_path: Path) -> None:
 
 def test_unigram_bits(data: Data, tmp_path: Path) -> None:
     made = prepare(dataclasses.replace(data, tokenizer="none", bpe_merges=0), tmp_path, quiet)
-    corpus = open_corpus(data)
-    train = Counter(word for line in corpus.lines("train")[1] for word in [*line.split(), "</s>"])
-    joined = {word for side in corpus.lines("train") for line in side for word in line.split()}
+    train = Counter(word for line in lines_of(data, "train")[1] for word in [*line.split(), "</s>"])
+    joined = {word for side in lines_of(data, "train") for line in side for word in line.split()}
     size = made.manifest["vocabulary"]
     assert len(joined) + 4 <= size < len(joined) + 12
     bits = [
         -math.log2(((train[word] if word in joined or word == "</s>" else 0) + 1) / (train.total() + size))
-        for line in corpus.lines("valid")[1]
+        for line in lines_of(data, "valid")[1]
         for word in [*line.split(), "</s>"]
     ]
     assert made.manifest["target_unigram_bits"] == pytest.approx(sum(bits) / len(bits), abs=1e-9)
@@ -93,7 +97,7 @@ def test_unigram_bits(data: Data, tmp_path: Path) -> None:
 
 def test_second_call_reads_the_manifest_only(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = prepare(data, tmp_path, quiet)
-    monkeypatch.setattr(build, "build", lambda *_: pytest.fail("built again"))
+    monkeypatch.setattr(build.Builder, "build", lambda *_: pytest.fail("built again"))
     said: list[str] = []
     begin = time.perf_counter()
     assert prepare(data, tmp_path, said.append) == first
@@ -105,14 +109,16 @@ def test_the_same_content_elsewhere_is_found(data: Data, tmp_path: Path) -> None
     first = prepare(data, tmp_path / "cache", quiet)
     moved = tmp_path / "moved"
     moved.mkdir()
-    for path in Path(data.local or "").iterdir():
+    for path in Path(data.train).parent.iterdir():
         (moved / path.name).write_bytes(path.read_bytes())
-    assert prepare(dataclasses.replace(data, local=str(moved)), tmp_path / "cache", quiet) == first
+    assert prepare(own(moved, name="small", bpe_merges=200), tmp_path / "cache", quiet) == first
 
 
 def test_recipe_and_content_make_the_fingerprint(data: Data, tmp_path: Path) -> None:
-    changes = [{}, {"lowercase": True}, {"bpe_merges": 100}, {"max_length": 9}, {"tokenizer": "none"}]
-    changes += [{"src": "en", "tgt": "de"}]
+    changes = [{}, {"lowercase": True}, {"bpe_merges": 100}, {"max_length": 9}, {"tokenizer": "none"},
+               {"src": "en", "tgt": "de"}, {"max_ratio": 2.0}, {"max_length": 9, "limits_on": "tokens"},
+               {"valid": "", "valid_every": 10}, {"normalize_punctuation": True}, {"split_hyphens": True},
+               {"bpe_merges": 0}, {"subwords": "sentencepiece", "bpe_merges": 0, "pieces": 300}]  # fmt: skip
     marks = [prepare(dataclasses.replace(data, **change), tmp_path, quiet).fingerprint for change in changes]
     assert len(set(marks)) == len(changes)
 
@@ -133,11 +139,11 @@ def test_dropped_pairs(tmp_path: Path) -> None:
     for split, pairs in rows.items():
         for lang, side in zip(("aa", "bb"), zip(*pairs, strict=True), strict=True):
             (folder / f"{split}.{lang}").write_bytes("".join(f"{line}\n" for line in side).encode())
-    made = prepare(Data("own", "aa", "bb", str(folder), max_length=3), tmp_path, quiet)
+    made = prepare(own(folder, "aa", "bb", max_length=3), tmp_path, quiet)
     splits = made.manifest["splits"]
     assert splits["train"]["dropped"] == {"empty": 3, "too_long": 1}
     assert (splits["train"]["read"], splits["train"]["pairs"]) == (6, 2)
-    assert (splits["valid"]["pairs"], splits["valid"]["dropped"]) == (3, {"empty": 0, "too_long": 0})
+    assert (splits["valid"]["pairs"], splits["valid"]["dropped"]) == (3, {})
     assert splits["valid"]["longest"] == {"aa": 5, "bb": 2}
     assert made.tokenized("valid", "aa") == ["a b c d", "", "a"]
     assert made.raw("test", "aa") == ["a\u2028b"] and made.tokenized("test", "aa") == ["a b"]
@@ -145,7 +151,7 @@ def test_dropped_pairs(tmp_path: Path) -> None:
 
 
 def test_no_training_pair_left(data: Data, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no training pair is left .*data\.max_length=1"):
+    with pytest.raises(UserError, match=r"no training pair is left .*600 too long.*data\.max_length=1"):
         prepare(dataclasses.replace(data, max_length=1), tmp_path, quiet)
     assert [path for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
@@ -176,7 +182,7 @@ def test_damaged_cache_is_made_again(data: Data, tmp_path: Path, damage: str) ->
     said: list[str] = []
     assert tree(prepare(data, tmp_path, said.append).folder) == before
     assert "damaged" in said[0]
-    assert [path.name for path in tmp_path.iterdir() if path.name.endswith(".tmp")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.suffix == ".work"] == []
 
 
 def test_unwritable_cache(data: Data, tmp_path: Path) -> None:
@@ -189,23 +195,29 @@ def test_full_disk(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def fail(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(build, "write_numbers", fail)
-    with pytest.raises(UserError, match=r"paths\.cache=.*No space left on device"):
-        prepare(data, tmp_path, quiet)
-    assert [path for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
+    with monkeypatch.context() as patched:
+        patched.setattr(build.NumbersFile, "add", fail)
+        with pytest.raises(UserError, match=r"paths\.cache=.*No space left on device.*make room"):
+            prepare(data, tmp_path, quiet)
+    assert [path.suffix for path in tmp_path.iterdir() if path.is_dir()] == [".work"]  # not taken for a whole one
+    said: list[str] = []
+    made = prepare(data, tmp_path, said.append)
+    assert "going on" in said[0] and not any("learning" in line for line in said)
+    assert tree(made.folder) == tree(prepare(data, tmp_path / "other", quiet).folder)
 
 
-def _work(data: Data, cache: Path, slow: bool = False) -> None:
+def _work(data: Data, cache: Path, hang_at: str = "") -> None:
     def say(line: str) -> None:
-        if slow and "writing numbers" in line:
+        if hang_at and hang_at in line:
             (cache / "half-way").touch()
             time.sleep(60)
 
     prepare(data, cache, say)
 
 
-def test_killed_half_way(data: Data, tmp_path: Path) -> None:
-    process = multiprocessing.get_context("spawn").Process(target=_work, args=(data, tmp_path, True))
+@pytest.mark.parametrize("moment", ["tokenising", "learning", "writing numbers"])
+def test_killed_half_way(data: Data, tmp_path: Path, moment: str) -> None:
+    process = multiprocessing.get_context("spawn").Process(target=_work, args=(data, tmp_path, moment))
     process.start()
     deadline = time.monotonic() + 30
     while not (tmp_path / "half-way").exists():
@@ -213,10 +225,59 @@ def test_killed_half_way(data: Data, tmp_path: Path) -> None:
         time.sleep(0.02)
     os.kill(process.pid or 0, signal.SIGKILL)
     process.join()
-    assert any(path.name.endswith(".tmp") for path in tmp_path.iterdir())
-    made = prepare(data, tmp_path, quiet)
-    assert made.raw("valid", "de")
-    assert not any(path.name.endswith(".tmp") for path in tmp_path.iterdir())
+    assert [path.suffix for path in tmp_path.iterdir() if path.is_dir()] == [".work"]
+    said: list[str] = []
+    made = prepare(data, tmp_path, said.append)
+    assert "going on where an earlier attempt was cut" in said[0]
+    assert tree(made.folder) == tree(prepare(data, tmp_path / "other", quiet).folder)
+    assert not any(path.suffix == ".work" for path in tmp_path.iterdir())
+
+
+def test_chunks_and_processes_do_not_show(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = dataclasses.replace(data, valid="", valid_every=7, max_length=8, limits_on="tokens")
+    one = prepare(whole, tmp_path / "one", quiet)
+    monkeypatch.setattr(build, "CHUNK", 101)
+    many = prepare(whole, tmp_path / "many", quiet, workers=2)
+    assert tree(one.folder) == tree(many.folder)
+    splits = one.manifest["splits"]
+    assert splits["train"]["pairs"] + splits["valid"]["pairs"] + splits["train"]["dropped"]["too_long"] == 600
+
+
+def test_every_nth_kept_pair_is_valid(data: Data, tmp_path: Path) -> None:
+    made = prepare(dataclasses.replace(data, valid="", valid_every=7, max_length=7, limits_on="tokens",
+                                       tokenizer="none", bpe_merges=0), tmp_path, quiet)  # fmt: skip
+    kept = [pair for pair in zip(*lines_of(data, "train"), strict=True) if max(len(x.split()) for x in pair) <= 7]
+    assert made.raw("valid", "de") == [src for src, _ in kept][6::7]
+    assert made.raw("valid", "en") == [tgt for _, tgt in kept][6::7]
+    rest = Counter(word for place, (_, tgt) in enumerate(kept, 1) if place % 7 for word in tgt.split())
+    assert made.manifest["splits"]["train"]["tokens"]["en"] == rest.total() + made.manifest["splits"]["train"]["pairs"]
+
+
+def test_own_codes(data: Data, tmp_path: Path) -> None:
+    first = prepare(data, tmp_path, quiet)
+    codes = tmp_path / "codes"
+    codes.write_bytes((first.folder / "codes.bpe").read_bytes())
+    again = prepare(dataclasses.replace(data, codes=str(codes), bpe_merges=9), tmp_path, quiet)
+    assert again.fingerprint != first.fingerprint
+    same = {name for name in first.manifest["files"] if name != "manifest.json"}
+    assert {n: again.manifest["files"][n] for n in same} == {n: first.manifest["files"][n] for n in same}
+    codes.write_text("#version: 0.2\na b\n")
+    other = prepare(dataclasses.replace(data, codes=str(codes)), tmp_path, quiet)
+    assert other.fingerprint != again.fingerprint
+    codes.write_text("#version: 0.2\na b c d\n")
+    with pytest.raises(UserError, match="line 2"):
+        prepare(dataclasses.replace(data, codes=str(codes)), tmp_path, quiet)
+
+
+def test_sentencepiece(data: Data, tmp_path: Path) -> None:
+    pieces = dataclasses.replace(data, subwords="sentencepiece", bpe_merges=0, pieces=300, tokenizer="none")
+    made, again = prepare(pieces, tmp_path, quiet), prepare(pieces, tmp_path / "again", quiet)
+    assert tree(made.folder) == tree(again.folder)
+    assert 280 < made.manifest["vocabulary"] < 320
+    cut = (made.folder / "test.sub.en").read_text(encoding="utf-8").splitlines()
+    assert any("▁" in line for line in cut) and join(cut, pieces) == made.tokenized("test", "en")
+    with pytest.raises(UserError, match=r"data\.pieces=99999: sentencepiece refuses"):
+        prepare(dataclasses.replace(pieces, pieces=99_999), tmp_path, quiet)
 
 
 def test_two_at_once(data: Data, tmp_path: Path) -> None:
@@ -233,11 +294,11 @@ def test_two_at_once(data: Data, tmp_path: Path) -> None:
 
 def test_two_at_once_without_locks(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a file system that has no locks both build, and the second to finish takes what the first has made."""
-    build_really = build.build
+    build_really = build.Builder.build
 
     def overtaken(*args: object) -> None:
         build_really(*args)
-        monkeypatch.setattr(build, "build", build_really)
+        monkeypatch.setattr(build.Builder, "build", build_really)
         first.append(prepare(data, tmp_path, quiet))
 
     def no_locks(*_: object) -> None:
@@ -245,7 +306,7 @@ def test_two_at_once_without_locks(data: Data, tmp_path: Path, monkeypatch: pyte
 
     first: list[Prepared] = []
     monkeypatch.setattr("fcntl.flock", no_locks)
-    monkeypatch.setattr(build, "build", overtaken)
+    monkeypatch.setattr(build.Builder, "build", overtaken)
     second = prepare(data, tmp_path, quiet)
     assert first == [second]
     assert sum(path.is_dir() for path in tmp_path.iterdir()) == 1
