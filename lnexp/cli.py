@@ -77,7 +77,7 @@ def _show(arguments: list[str]) -> int:
     from lnexp.launch import plan
     from lnexp.show import describe
 
-    print(describe(plan(arguments)), end="")
+    print(describe(plan(arguments, bound=False)), end="")
     return 0
 
 

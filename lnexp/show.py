@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from lnexp.config import Run, freeze
+from lnexp.data.prepare import find
 from lnexp.launch import Job, Plan
 from lnexp.schedule import describe as formula
 from lnexp.schedule import lr
@@ -14,7 +17,7 @@ KEY_UPDATES = (1, 500, 1100, 4000, 7700, 16500)
 def describe(plan: Plan) -> str:
     """Give the resolved config and the figures behind it; a sweep's runs are listed below the first one's config."""
     first = plan.jobs[0]
-    text = freeze(first.run) + "\n" + _figures(first)
+    text = freeze(first.run) + "\n" + _figures(first) + "\n" + _data(first.run)
     if plan.multirun:
         text += f"\nsweep: {len(plan.jobs)} runs, {plan.side_by_side} at a time; the config above is the first one's\n"
         width = max(len(job.folder.name) for job in plan.jobs)
@@ -41,6 +44,23 @@ def _figures(job: Job) -> str:
         lines["note"] = f"the run ends within its warm-up: the rate reaches {most:.3g}"
     if run.expected:
         lines["paper"] = run.expected
+    return _columns(lines)
+
+
+def _data(run: Run) -> str:
+    """What is known of the data: its manifest where it is prepared, else how to get it."""
+    prepared = find(run.data, Path(run.paths.cache).expanduser())
+    name = f"{run.data.name} {run.data.src}-{run.data.tgt}"
+    if prepared is None:
+        return f"data: {name} is not prepared yet; training does it, or `lnexp prepare` with the same data settings\n"
+    from lnexp.data.manifest import describe, notes
+
+    lines = {"data": f"{name} {prepared.fingerprint} in {prepared.folder}", **describe(prepared.manifest)}
+    lines["sha256"] = ", ".join(f"{part} {digest}" for part, digest in prepared.content.items())
+    return _columns(lines) + "".join(f"note: {line}\n" for line in notes(prepared.manifest))
+
+
+def _columns(lines: dict[str, str]) -> str:
     width = max(map(len, lines))
     return "".join(f"{name.ljust(width)}  {value}\n" for name, value in lines.items())
 
@@ -54,4 +74,5 @@ def _key_updates(run: Run) -> list[int]:
 def _bounds(run: Run) -> str:
     words = {"max_updates": "updates", "max_epochs": "epochs", "max_wall_s": "seconds of training",
              "patience": "validations without a better loss"}  # fmt: skip
-    return ", or ".join(f"{getattr(run, name):,} {word}" for name, word in words.items() if getattr(run, name))
+    found = ", or ".join(f"{getattr(run, name):,} {word}" for name, word in words.items() if getattr(run, name))
+    return found or "nothing yet: training needs max_updates, max_epochs, max_wall_s or patience"

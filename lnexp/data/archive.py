@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bz2
 import contextlib
+import errno
 import filecmp
 import gzip
 import lzma
@@ -31,10 +32,6 @@ _DEPTH = 4
 # How a packed tar begins, and what unpacks it; whatever is none of these is a plain one or no tar.
 _PACKED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 _ZIP = (b"PK\3\4", b"PK\5\6")
-
-
-def _plain(path: Path) -> Any:
-    return open(path, "rb")
 
 
 class _Damaged(Exception):
@@ -60,14 +57,12 @@ def extract(archive: Path, wanted: Mapping[str, Path], *, most_bytes: int, most_
         if start.startswith(_ZIP):
             _read_zip(archive, sink)
         else:
-            _read_tar(
-                archive, next((unpack for magic, unpack in _PACKED.items() if start.startswith(magic)), _plain), sink
-            )
+            _read_tar(archive, next((by for magic, by in _PACKED.items() if start.startswith(magic)), _plain), sink)
         sink.publish()
     except (_Damaged, *_UNREADABLE, *_UNCHECKED) as error:
         raise _damaged(archive, error) from None
     except OSError as error:
-        if error.errno is None:  # gzip, bz2: "Not a gzipped file", "Invalid data stream"
+        if error.errno in (None, errno.EINVAL):  # gzip, bz2: "Invalid data stream"; zipfile, sent to byte -7
             raise _damaged(archive, error) from None
         raise UserError(f"{archive}: cannot be read ({error.strerror}): check the path and its permissions") from None
     finally:
@@ -83,8 +78,12 @@ def find(folder: Path, name: str) -> Path | None:
     for suffix in ("", ".gz", ".xz"):
         found = [path for path in _files(top) if path.name == name + suffix and _inside(path, top)]
         for other in found[1:]:
-            if not filecmp.cmp(found[0], other, shallow=False):
-                two = " and ".join(str(path.relative_to(top)) for path in (found[0], other))
+            two = " and ".join(str(path.relative_to(top)) for path in (found[0], other))
+            try:
+                same = filecmp.cmp(found[0], other, shallow=False)
+            except OSError as error:
+                raise UserError(f"{folder}: {two} cannot be compared ({error.strerror}): remove one") from None
+            if not same:
                 raise UserError(f"{folder}: {two} differ, and only one can be meant: remove or rename the other")
         if found:
             return folder / found[0].relative_to(top)
@@ -101,6 +100,10 @@ def _files(top: Path) -> Iterator[Path]:
 
 def _inside(path: Path, top: Path) -> bool:
     return path.is_file() and path.resolve().is_relative_to(top)
+
+
+def _plain(path: Path) -> IO[bytes]:
+    return open(path, "rb")
 
 
 class _Sink:

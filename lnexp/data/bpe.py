@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import re
 from array import array
-from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from heapq import heapify, heappop, heappush, heapreplace
 from itertools import pairwise
 
@@ -188,8 +188,12 @@ class _Words:
         for right, numbers in after.items():
             if right and right != merged:  # the latter is booked above, seen from its right
                 self._book(second + right, merged + right, numbers, tally)
+        met: defaultdict[str, list[int]] = defaultdict(list)  # pair -> odd words that may have it only now
         for number in odd:
-            self._merge_oddly(number, pair, merged, tally)
+            for other in self._merge_oddly(number, pair, merged, tally):
+                met[other].append(number)
+        for other, numbers in met.items():
+            self._add_to_index(other, numbers)
         tally.live[pair] = 0
 
     def _book(self, gone: str, come: str, numbers: list[int], tally: _Tally) -> None:
@@ -198,7 +202,8 @@ class _Words:
         tally.add(come, times)
         self._add_to_index(come, numbers)
 
-    def _merge_oddly(self, number: int, pair: str, merged: str, tally: _Tally) -> None:
+    def _merge_oddly(self, number: int, pair: str, merged: str, tally: _Tally) -> Iterator[str]:
+        """Do so in one word; give the pairs for which it may be missing in the index."""
         old = self.words[number]
         if number not in self._odd:
             self._odd[number] = Counter(_pairs(old))
@@ -212,7 +217,7 @@ class _Words:
         for other, change in _booked_changes(old, new, pair, merged).items():
             tally.add(other, change * self.times[number])
             if not believed[other]:
-                self._add_to_index(other, [number])
+                yield other
             believed[other] += change
 
     def _add_to_index(self, pair: str, numbers: list[int]) -> None:
@@ -255,35 +260,30 @@ class Segmenter:
 
     def __init__(self, codes: list[str]) -> None:
         header = codes[:1] if codes and codes[0].startswith("#version:") else []
-        self._old_style = not header  # version 0.1: the end-of-word mark is a symbol of its own
-        if header:
-            version = re.sub(r"(\.0+)*$", "", header[0].split()[-1])
-            if version not in ("0.1", "0.2"):
-                raise UserError(f"codes line 1: {header[0]!r}: need version 0.1 or 0.2; learn the codes again")
-            self._old_style = version == "0.1"
-        lines = "\n".join(codes[len(header) :]).rstrip("\n")
+        version = re.sub(r"(\.0+)*$", "", header[0].split()[-1]) if header else "0.1"
+        if version not in ("0.1", "0.2"):
+            raise UserError(f"codes line 1: {header[0]!r}: need version 0.1 or 0.2; learn the codes again")
+        self._mark_apart = version == "0.1"  # the end-of-word mark is a symbol of its own
+        lines = codes[len(header) :]
+        while lines and not lines[-1]:
+            lines.pop()
         self._ranks: dict[tuple[str, str], int] = {}
-        for rank, line in enumerate(lines.split("\n") if lines else []):
+        for place, line in enumerate(lines, 1 + len(header)):
             symbols = line.strip("\r\n ").split(" ")
             if len(symbols) != 2:
-                place = rank + 1 + len(header)
                 raise UserError(f"codes line {place}: {line!r}: need two symbols, one space between; learn them again")
-            self._ranks.setdefault((symbols[0], symbols[1]), rank)
-        self._never = len(self._ranks)
-        self._known = _Known(self._cut)
+            self._ranks.setdefault((symbols[0], symbols[1]), place)
+        self._never = len(codes) + 1
+        self.word = lru_cache(_CACHE)(self._cut)
 
     def line(self, text: str) -> str:
         """Cut a line: every part but a word's last ends in "@@"; runs of spaces become one."""
-        return " ".join(map(self._known.__getitem__, filter(None, text.strip("\r\n ").split(" "))))
-
-    def word(self, word: str) -> str:
-        """Cut one word; give its parts with "@@" and spaces between."""
-        return self._known[word]
+        return " ".join(map(self.word, filter(None, text.strip("\r\n ").split(" "))))
 
     def _cut(self, word: str) -> str:
         if len(word) < 2:
             return word
-        parts = [*word, _END] if self._old_style else [*word[:-1], word[-1] + _END]
+        parts = [*word, _END] if self._mark_apart else [*word[:-1], word[-1] + _END]
         rank, never = self._ranks.get, self._never
         ranks = [rank(pair, never) for pair in pairwise(parts)]
         while ranks and (best := min(ranks)) < never:
@@ -297,19 +297,6 @@ class Segmenter:
                     ranks[at] = rank((parts[at], parts[at + 1]), never)
         parts[-1] = parts[-1].removesuffix(_END)
         return f"{SEPARATOR} ".join(parts if parts[-1] else parts[:-1])
-
-
-class _Known(dict[str, str]):
-    """Word -> its cut, worked out when first asked for."""
-
-    def __init__(self, cut: Callable[[str], str]) -> None:
-        self._cut = cut
-
-    def __missing__(self, word: str) -> str:
-        if len(self) >= _CACHE:
-            self.clear()  # rather than closed: later text may have other words
-        self[word] = done = self._cut(word)
-        return done
 
 
 def undo(line: str) -> str:

@@ -107,11 +107,14 @@ def _published(data: Data) -> Source:
 
 
 def _bitext(data: Data, own: dict[str, str]) -> Source:
+    if not any(own.values()) and data.name != "bitext":
+        known = ", ".join((*SHIPPED, *published.CORPORA))
+        rule = "your own text needs data.train=DIR/train, data.valid=DIR/valid and data.test=DIR/test (data=bitext)"
+        raise UserError(f"data.name={data.name}: no such corpus: need {known}; {rule}")
     for name, value in own.items():
         if not value and not (name == "valid" and data.valid_every):
             rule = f"data.{name}=DIR/{name} for DIR/{name}.{data.src} and DIR/{name}.{data.tgt}, plain, .gz or .xz"
-            known = f"data.name={data.name} is none of {', '.join((*SHIPPED, *published.CORPORA))}, so it is your own"
-            raise UserError(f"data.{name} is not set: need {rule} ({known})")
+            raise UserError(f"data.{name} is not set: need {rule}")
     if own["valid"] and data.valid_every:
         raise UserError(f"data.valid_every={data.valid_every}: data.valid={data.valid} is the validation set already")
     files: dict[str, Path] = {}

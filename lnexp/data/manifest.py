@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lnexp.data import oddities
+from lnexp.data.published import CORPORA
 
 
 def describe(manifest: dict[str, Any]) -> dict[str, str]:
@@ -19,7 +20,8 @@ def describe(manifest: dict[str, Any]) -> dict[str, str]:
             f" ({found['read']:,} read; left out: {dropped})" if dropped else ""
         )
     lines["vocabulary"] = f"{manifest['vocabulary']:,}, joined"
-    lines["standard set"] = manifest["standard"] or "no (counts and archives were not held against a standard)"
+    if manifest["source"] in CORPORA:
+        lines["standard set"] = manifest["standard"] or "no: data.standard=false, nothing was held against it"
     return lines
 
 
@@ -29,5 +31,5 @@ def notes(manifest: dict[str, Any]) -> list[str]:
     if manifest.get("reference_codes") is False:
         found.append("the BPE codes are not those that the reference preparation learned from this corpus")
     for split, counts in manifest["splits"].items():
-        found += oddities.describe(split, counts["seen"], manifest["repeats"].get(split, {}))
+        found += oddities.describe(split, counts["seen"], manifest["repeats"].get(split), counts["read"])
     return found

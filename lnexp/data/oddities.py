@@ -19,8 +19,7 @@ Pairs = Sequence[tuple[str, str]]
 Seen = dict[str, dict[str, Any]]
 """Kind -> {"count": pairs, "examples": [[pair number, source, target], ...]}; "shifted" has "stretches" as well:
 [[first pair, last pair, offset], ...], where the source of pair i fits the target of pair i + offset."""
-EXAMPLES = 3
-_MOST_TEXT, _BEFORE = 200, 30  # characters of an example, and at most so many before what was found
+EXAMPLES, _MOST_TEXT, _BEFORE = 3, 200, 30  # how many; characters of one; at most so many before what was found
 
 KINDS = {  # what describe() says, most important first
     # One side slipped by a line or two: the model is taught, or judged by, the wrong sentence.
@@ -34,7 +33,7 @@ KINDS = {  # what describe() says, most important first
     "replacement": "with the replacement character U+FFFD",
     # Tools that cut lines by str.splitlines see two here, and the sides fall out of step.
     "separator": "with a line separator inside (U+2028, U+2029, U+0085)",
-    # Never text, and several of them end a line for some tools.
+    # Never text; some end a line for some tools.
     "control": "with a control character (C0, C1, lone carriage return)",
     # Nothing to learn from; in a test set the other side still counts.
     "empty": "with an empty side",
@@ -149,10 +148,9 @@ def _copied(src: str, tgt: str) -> bool:
 def _share_a_number(src: str, tgt: str) -> bool:
     """Say whether a number fits one of the other side: 1.5 million is 1.500.000, 90 is in 1990."""
     left, right = _numbers(src), _numbers(tgt)
-    (left_ends, left_tens), (right_ends, right_tens) = (
-        ({x[-2:] for x in side}, {x.rstrip("0") for x in side}) for side in (left, right)
-    )
-    return bool(left & right or left_tens & right_tens or left & right_ends or left_ends & right)
+    tens = [{number.rstrip("0") for number in side} for side in (left, right)]
+    ends = [{number[-2:] for number in side} for side in (left, right)]
+    return bool(left & right or tens[0] & tens[1] or left & ends[1] or ends[0] & right)
 
 
 def _numbers(text: str) -> set[str]:
@@ -162,15 +160,14 @@ def _numbers(text: str) -> set[str]:
 
 
 # Alignment over neighbours. `fit` is about a log likelihood of two lines being a pair; what a stretch gains by a shift
-# is summed up over its lines. Measured: clean text (164,000 pairs) gains under 8 anywhere, real shifts 34 and more.
+# is summed up over its lines. Measured: clean text (190,000 pairs) gains under 6 anywhere, real shifts 34 and more.
 _OFFSETS = (0, -2, -1, 1, 2)
 _LEAST_GAIN, _LEAST_PAIRS = 15.0, 5
 _MARGIN = 7.5  # gain over every other shift: else the lines fit nothing
 _LEAST_EACH, _LEAST_FIT = 0.75, -1.5  # a line, on average: sides in different order gain by chance, but little
 _CANDIDATE, _AROUND = 5.0, 30  # by lengths alone: where words are looked at, and how far around
 _GAP, _MOST_STRETCHES = 10, 100  # lines that a chunk's end may hide; stretches kept in a report
-_WORD = re.compile(r"\w+")
-_QUESTION, _CLOSING = ("?", "？", "؟"), " \"'”’“»«)]"
+_WORD, _QUESTION, _CLOSING = re.compile(r"\w+"), ("?", "？", "؟"), " \"'”’“»«)]"
 
 
 def shifted(pairs: Pairs, first: int = 1) -> list[list[int]]:
@@ -252,20 +249,22 @@ def marks(pairs: Pairs) -> np.ndarray:
 def repeats(marks: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """Count what comes again: split -> "repeated_pair", "in_train_source", ... -> {"count", "numbers" of the first}.
 
-    Repeated is what stood earlier in the same split; valid is held against train, test against both. Empty sides, and
-    pairs that have one, do not count.
+    Repeated: stood earlier in the same split. Valid is held against train, test against both. Empty sides never count.
     """
     found: dict[str, dict[str, Any]] = {}
-    keys: dict[str, dict[str, np.ndarray]] = {}
+    known: dict[tuple[str, str], np.ndarray] = {}
     for split in (name for name in ("train", "valid", "test") if name in marks):
         src, tgt = marks[split][:, 0], marks[split][:, 1]
         pair = np.where((src == 0) | (tgt == 0), np.uint64(0), src * np.uint64(0x9E3779B97F4A7C15) + tgt)
-        keys[split] = {"pair": pair, "source": src, "target": tgt}
         masks = {}
-        for side, mine in keys[split].items():
+        for side, mine in (("pair", pair), ("source", src), ("target", tgt)):
+            values, firsts = np.unique(mine, return_index=True)
             masks[f"repeated_{side}"] = again = mine != 0
-            again[np.unique(mine, return_index=True)[1]] = False
-            masks |= {f"in_{old}_{side}": np.isin(mine, keys[old][side]) & (mine != 0) for old in found}
+            again[firsts] = False
+            for old in found:  # by bisection: np.isin would sort millions of lines for each small set
+                place = np.searchsorted(known[old, side], mine)
+                masks[f"in_{old}_{side}"] = (mine != 0) & (known[old, side].take(place, mode="clip") == mine)
+            known[split, side] = values if len(values) else np.zeros(1, np.uint64)
         found[split] = {
             name: {"count": int(mask.sum()), "numbers": (np.flatnonzero(mask)[:EXAMPLES] + 1).tolist()}
             for name, mask in masks.items()

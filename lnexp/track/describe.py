@@ -31,8 +31,8 @@ def options(run: Run, run_id: str, folder: Path, env: dict[str, Any]) -> dict[st
     """Give what names and describes the W&B run: plain nested values, no paths of this machine."""
     config = asdict(run)
     del config["paths"]
-    if run.data.local:
-        config["data"]["local"] = Path(run.data.local).name
+    for name in ("local", "train", "valid", "test", "codes"):
+        config["data"][name] = Path(config["data"][name] or "").name
     config["ablation"] = f"{run.model.norm}-w{run.schedule.warmup_updates}"
     config["run_id"] = run_id
     config["env"] = json.loads(json.dumps(env, default=str))

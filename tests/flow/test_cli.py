@@ -222,7 +222,7 @@ def test_the_installed_command_is_the_module() -> None:
 
 def test_prepare_needs_no_bound_on_training(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["prepare", "data=toy_copy"]) == 0
-    assert "data d0401f618c48" in capsys.readouterr().out
+    assert "data b5f0c14c8256" in capsys.readouterr().out
 
 
 def test_what_is_wrong_with_the_data_comes_before_a_missing_bound(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from lnexp.config import freeze
 from lnexp.launch import plan
 
 SMALL = ["data=toy_copy", "size=tiny", "tokens_per_update=500", "max_updates=2", "track=none"]
-OWN = ["data=tatoeba_deen", *SMALL[1:]]  # for a corpus of one's own, de-en
+OWN = ["data=bitext", "data.src=de", "data.tgt=en", *SMALL[1:]]  # for a corpus of one's own, de-en
 NAMES = [f"{split}.{lang}" for split in ("train", "valid", "test") for lang in ("de", "en")]
 
 Out = pytest.CaptureFixture[str]
@@ -76,7 +76,6 @@ SETTINGS = [
     # Bounds.
     (["schedule=linear", "max_updates=0", "max_epochs=3"], ["schedule.total_updates=0", "set max_updates"]),
     (["schedule=linear", "schedule.warmup_updates=2"], ["schedule.total_updates=2", "schedule.warmup_updates=2"]),
-    (["schedule=constant", "max_updates=0"], ["max_updates=0", "need a bound", "max_epochs"]),
     # How it is written.
     (["optim.lr=[1"], ["optim.lr=[1", "bracket"]),
     (["seed"], ["seed", "name=value"]),
@@ -90,8 +89,15 @@ SETTINGS = [
     (["data=tatoeba_deen", "data.src=fr"], ["data.src=fr", "only de and en"]),
     (["data=tatoeba_deen", "data.src=German"], ["data.src=German", "such as de or en"]),
     (["data=tatoeba_deen", "data.src=en"], ["data.tgt=en", "other than data.src"]),
-    (["data.name=tatoba"], ["data.name=tatoba", "no such corpus", "tatoeba_deen", "data.local=DIR"]),
-    (["data.local=/no/such/folder"], ["data.local=/no/such/folder", "no such folder"]),
+    (["data.name=tatoba"], ["data.name=tatoba", "no such corpus", "tatoeba_deen", "data.train=DIR/train"]),
+    (["data.local=/no/such/folder"], ["data.local=/no/such/folder", "only for iwslt14_deen", "data=bitext"]),
+    (["data=iwslt14_deen", "data.local=/no/such/folder"], ["data.local=/no/such/folder", "no such folder"]),
+    (["data=iwslt14_deen", "data.src=fr"], ["data.src=fr", "only de and en"]),
+    (["data=bitext", "data.src=fr"], ["data.tgt=", "language code"]),
+    (["data=bitext", "data.src=fr", "data.tgt=en"], ["data.train is not set", "DIR/train.fr and DIR/train.en"]),
+    (["data=bitext", "data.src=fr", "data.tgt=en", "data.train=/no/x"], ["data.valid is not set"]),
+    (["data.subwords=sentencepiece"], ["data.pieces=0", ">= 1"]),
+    (["data.codes=/no/such/codes"], ["/no/such/codes", "cannot be read", "check the path"]),
 ]  # fmt: skip
 
 
@@ -164,7 +170,7 @@ def test_eval_of_a_sweep(refuses: Callable[..., None], begun: Begun) -> None:
 @pytest.mark.parametrize(
     ("name", "raw", "words"),
     [
-        ("valid.en", None, ["missing valid.en", "put these files there"]),
+        ("valid.en", None, ["data.valid=", "no file ", "valid.en", ".gz"]),
         ("train.en", b"eins\nzwei\n", ["train.de has 3 lines and train.en has 2", "one sentence a line"]),
         ("test.de", b"", ["test.de is empty", "one sentence a line"]),
         ("train.de", b"eins\nzw\xe4i\ndrei\n", ["train.de, line 2: not valid UTF-8", "convert"]),
@@ -180,7 +186,11 @@ def test_a_corpus_of_ones_own(
     for each in NAMES:
         (folder / each).write_bytes(b"eins\nzwei\ndrei\n")
     (folder / name).unlink() if raw is None else (folder / name).write_bytes(raw)
-    refuses([verb, *OWN, f"data.local={folder}"], f"data.local={folder}: ", *words)
+    refuses([verb, *OWN, *(f"data.{split}={folder}/{split}" for split in ("train", "valid", "test"))], *words)
+
+
+def test_training_without_an_end(refuses: Callable[..., None]) -> None:
+    refuses(["train", *SMALL, "schedule=constant", "max_updates=0"], "max_updates=0", "need a bound", "max_epochs")
 
 
 def test_outputs_that_cannot_be_made(refuses: Callable[..., None], tmp_path: Path) -> None:

@@ -307,6 +307,7 @@ def test_a_header_damaged_midway_is_not_the_end(place: Place) -> None:
         (gzip.compress(NOISE), ""),
         (gzip.compress(b""), ""),
         (b"PK\3\4" + NOISE, "File is not a zip file"),
+        (zipped(FILES)[:20] + zipped(FILES)[-22:], ""),
         (gzip.compress(tar(FILES))[:-8] + bytes(8), "CRC check failed"),
         (gzip.compress(tar(FILES)) + b"tail", ""),
         (b"\x1f\x8b\x08\0" + NOISE, ""),

@@ -125,7 +125,7 @@ def test_stock_words() -> None:
     ("words", "line"),
     [
         (["--size", "huge"], "size=huge"),
-        (["--local", "no/such/folder"], "no such folder"),
+        (["--local", "no/such/folder"], "no file"),
         (["--data", "wmt14_ende"], "data.local"),
         (["--pairs", "0"], "need a whole number"),
         (["optim.lr=1"], "optim.lr=1"),
