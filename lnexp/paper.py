@@ -129,10 +129,16 @@ def _get(config: Mapping[str, Any], name: str) -> Any:
 
 
 def on_paper_corpus(config: Mapping[str, Any]) -> bool:
-    """Say whether the run translates one of the paper's corpora in the paper's direction."""
+    """Say whether the run translates one of the paper's corpora, the standard set of it, in the paper's direction."""
     directions = {IWSLT: ("de", "en"), WMT: ("en", "de")}
-    name = _get(config, "data.name")
-    return directions.get(name) == (_get(config, "data.src"), _get(config, "data.tgt"))
+    name, standard = _get(config, "data.name"), _get(config, "data.standard") is not False
+    return standard and directions.get(name) == (_get(config, "data.src"), _get(config, "data.tgt"))
+
+
+def corpus_name(config: Mapping[str, Any]) -> str:
+    """Name the run's corpus, and say where a published one was taken without holding it against its standard."""
+    name = str(_get(config, "data.name"))
+    return name if _get(config, "data.standard") is not False else f"{name} (not the standard set)"
 
 
 def claim_for(config: Mapping[str, Any]) -> Claim | None:
@@ -173,7 +179,7 @@ def words(config: Mapping[str, Any]) -> str:
 def departures(config: Mapping[str, Any]) -> list[str]:
     """Name every stated setting of the paper in which this run differs, the paper's in brackets: "size.heads=8 (4)"."""
     at_home = on_paper_corpus(config)
-    found = [] if at_home else [f"data.name={_get(config, 'data.name')} ({IWSLT})"]
+    found = [] if at_home else [f"data.name={corpus_name(config)} ({IWSLT})"]
     stated = SETTINGS[_get(config, "data.name") if at_home else IWSLT]
     return found + [f"{k}={_get(config, k)} ({v})" for k, v in stated.items() if _get(config, k) != v]
 

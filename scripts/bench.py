@@ -81,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--pairs", type=count, default=5, help="runs of each side (default 5)")
     made.add_argument("--threads", type=count, help="CPU threads of each run (default: all cores)")
     made.add_argument("--data", help="a file of conf/data (default: the shipped corpus, BPE of 10,000 merges)")
-    made.add_argument("--local", type=Path, help="a folder with {train,valid,test}.{src,tgt}, used as data.local")
+    made.add_argument("--local", type=Path, help="a folder with {train,valid,test}.{src,tgt}, a bitext of your own")
     made.add_argument("--out", type=Path, default=Path("outputs/bench"), help="where results go (outputs/bench)")
     made.add_argument("overrides", nargs="*", help="data.name=value, size.name=value, devices.name=value")
     return made
@@ -139,7 +139,8 @@ def compose(options: argparse.Namespace) -> Run:
     if options.local:
         plain = re.sub(r"[^A-Za-z0-9._+-]+", "-", options.local.resolve().name).strip("-._+") or "local"
         path = str(options.local.resolve()).replace("\\", "\\\\").replace("'", "\\'")
-        words += [f"data.name={plain[:100]}", f"data.local='{path}'"]
+        words += [f"data.name={plain[:100]}"]
+        words += [f"data.{split}='{path}/{split}'" for split in ("train", "valid", "test")]
     words += [f"size={options.size}", f"model={options.model}", f"tokens_per_update={options.tokens}"]
     words += ["optim=adam", "optim.lr=1e-4", "schedule=constant", "track=none", "max_updates=1000000"]
     words += [f"devices.threads={options.threads or launch.cores()}", *options.overrides]

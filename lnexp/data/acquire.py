@@ -22,8 +22,8 @@ def digests(wanted: Published, local: Path) -> dict[str, str]:
     """Hash what `local` has of each bundle, unpacked files or an archive."""
     found: dict[str, str] = {}
     for bundle in wanted.bundles:
-        unpacked = _unpacked(bundle, local)
-        paths = list(unpacked.values()) if unpacked else [_packed(bundle, local)]
+        unpacked, packed = _unpacked(bundle, local), _packed(bundle, local)
+        paths = list(unpacked.values()) if unpacked else [packed] if packed else []
         found |= {path.name: sha256(path) for path in paths}
     return found
 
@@ -36,14 +36,18 @@ def acquire(
     Archives are looked for in `local`, else fetched into `archives`; what they hold goes into the folder `raw`.
     """
     where: dict[str, Path] = {}
+    if local:
+        _need_all(wanted, local)
     for bundle in wanted.bundles:
         there = {file: raw / file for file in bundle.files}
         if not all(path.exists() for path in there.values()):  # else unpacked before an earlier attempt was cut
             if local and (unpacked := _unpacked(bundle, local)):
                 where |= unpacked
                 continue
-            path = _packed(bundle, local) if local else _fetched(bundle, archives, wanted.licence, say)
-            if local and standard:
+            path = _packed(bundle, local) if local else None
+            if path is None:
+                path = _fetched(bundle, archives, wanted.licence, say)
+            elif standard:
                 _verify(bundle, path)
             say(f"data: unpacking {path}")
             raw.mkdir(parents=True, exist_ok=True)
@@ -66,14 +70,22 @@ def _unpacked(bundle: Bundle, local: Path) -> dict[str, Path] | None:
     return found if len(found) == len(bundle.files) else None
 
 
-def _packed(bundle: Bundle, local: Path) -> Path:
-    for copy in bundle.copies:
-        if path := archive.find(local, copy.remote.name):
-            return path
-    names = " or ".join(dict.fromkeys(copy.remote.name for copy in bundle.copies))
-    missing = [file for file in bundle.files if not archive.find(local, file)]
-    some = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
-    raise UserError(f"data.local={local}: missing {names}, or unpacked {some}: put the archive or the files there")
+def _packed(bundle: Bundle, local: Path) -> Path | None:
+    found = (archive.find(local, copy.remote.name) for copy in bundle.copies)
+    return next((path for path in found if path), None)
+
+
+def _need_all(wanted: Published, local: Path) -> None:
+    """Raise UserError that names every archive that is not in the folder, or what it would hold."""
+    missing = []
+    for bundle in wanted.bundles:
+        if not _packed(bundle, local) and not _unpacked(bundle, local):
+            names = " or ".join(dict.fromkeys(copy.remote.name for copy in bundle.copies))
+            files = [file for file in bundle.files if not archive.find(local, file)]
+            more = f" and {len(files) - 2} more" if len(files) > 2 else ""
+            missing.append(f"{names} (or unpacked {', '.join(files[:2])}{more})")
+    if missing:
+        raise UserError(f"data.local={local}: missing {'; '.join(missing)}: put the archives or these files there")
 
 
 def _verify(bundle: Bundle, path: Path) -> None:
@@ -90,7 +102,7 @@ def _verify(bundle: Bundle, path: Path) -> None:
 
 def _fetched(bundle: Bundle, archives: Path, licence: str, say: Say) -> Path:
     """Fetch the first copy that can be had."""
-    say(f"data: {', '.join(bundle.files)}: {licence}")
+    say(f"data: {bundle.copies[0].remote.name}: {licence}")
     reasons = []
     for copy in (copy for copy in bundle.copies if copy.remote.urls):
         try:

@@ -1,7 +1,7 @@
 """The Moses scripts that the reference preparations run, to the byte and without perl.
 
 In and out: one line of text, without its line end. Each function names the script that it equals (mosesdecoder's
-master); tests/unit/moses_cases.tsv holds what the scripts themselves print. sacremoses is not used for this: its
+master); tests/unit/moses_cases.json holds what the scripts themselves print. sacremoses is not used for this: its
 letters are those of an old Unicode without Han and Hangul, and some rules differ. It gives the abbreviations.
 """
 

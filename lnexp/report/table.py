@@ -144,9 +144,9 @@ def _notes(groups: list[Group], scores: Column | None) -> list[str]:
     if claims:
         notes.append(f"The paper: {paper.TITLE}; {'; '.join(sorted({c.locus for c in claims}, reverse=True))}.")
     configs = [g.config for g in groups if g.config.get("data")]
-    away = sorted({str(c["data"].get("name")) for c in configs if not paper.on_paper_corpus(c)})
+    away = sorted({paper.corpus_name(c) for c in configs if not paper.on_paper_corpus(c)})
     if away:
-        corpora = ", ".join(wording.plain(name, 40) for name in away)
+        corpora = ", ".join(wording.plain(name, 60) for name in away)
         notes.append(f"The paper's words are its results on IWSLT14 De-En at its own size, not a target for {corpora}.")
     elif configs:
         notes.append("The paper names neither its BLEU tool nor the split of its BLEU.")

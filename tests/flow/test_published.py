@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-
 from fakes import archives
+
 from lnexp.cli import main
 from lnexp.config import Data
 from lnexp.data.prepare import Prepared, prepare
@@ -114,7 +114,9 @@ def test_wmt14_text(wmt: Path, tmp_path: Path) -> None:
     assert made.manifest["splits"]["train"]["read"] == 900
     # References stay as the sgm has them, entities too; the model's side has straight apostrophes and cut hyphens.
     assert made.raw("test", "de")[0].endswith("– R&amp;D’s &lt;b&gt;de&lt;/b&gt;")
-    assert made.tokenized("test", "en")[0].endswith("– R &amp; amp ; D &apos;s &amp; lt ; b &amp; gt ; en &amp; lt ; / b &amp; gt ;")  # noqa: E501
+    assert made.tokenized("test", "en")[0].endswith(
+        "– R &amp; amp ; D &apos;s &amp; lt ; b &amp; gt ; en &amp; lt ; / b &amp; gt ;"
+    )
     assert made.manifest["recipe"]["split_hyphens"] and made.manifest["recipe"]["normalize_punctuation"]
 
 
@@ -141,8 +143,15 @@ def test_unpacked_files_with_other_counts_are_refused(tmp_path: Path) -> None:
 
 def test_missing_archives_are_named(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
-    with pytest.raises(UserError, match=r"data\.local=.*missing de-en\.tgz or 2014-01\.tgz, or unpacked train\.tags"):
+    with pytest.raises(
+        UserError,
+        match=r"data\.local=.*missing de-en\.tgz or 2014-01\.tgz \(or unpacked train\.tags.* and 10 more\): put",
+    ):
         prepared(tmp_path / "cache", "data=iwslt14_deen", f"data.local={tmp_path / 'none'}")
+    with pytest.raises(
+        UserError, match=r"missing training-parallel-europarl.*; training-parallel-comm.*; test-full\.tgz"
+    ):
+        prepared(tmp_path / "cache", "data=wmt14_ende", f"data.local={tmp_path / 'none'}")
 
 
 def test_a_run_refuses_data_that_came_out_otherwise(iwslt: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -126,7 +126,7 @@ def test_stock_words() -> None:
     [
         (["--size", "huge"], "size=huge"),
         (["--local", "no/such/folder"], "no file"),
-        (["--data", "wmt14_ende"], "data.local"),
+        (["--data", "wmt14_ende", "data.local=/no/such"], "no such folder"),
         (["--pairs", "0"], "need a whole number"),
         (["optim.lr=1"], "optim.lr=1"),
     ],

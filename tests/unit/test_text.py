@@ -1,8 +1,8 @@
 """From raw text to subwords and back: nothing is lost that is not known to be, and no line goes missing."""
 
 import pytest
-
 from fakes.bitext import shipped
+
 from lnexp.config import Data
 from lnexp.data import bpe
 from lnexp.data.moses import Tokenizer
