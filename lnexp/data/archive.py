@@ -52,8 +52,6 @@ def extract(archive: Path, wanted: Mapping[str, Path], *, most_bytes: int, most_
     try:
         with open(archive, "rb") as file:
             start = file.read(6)
-        if not start:
-            raise _Damaged("empty file")
         if start.startswith(_ZIP):
             _read_zip(archive, sink)
         else:
@@ -191,15 +189,9 @@ class _Stream:
     def __init__(self, file: Any, sink: _Sink) -> None:
         self._file, self._sink = file, sink
         self.total, self.limit = 0, _HEADERS
-        self.last = b""
 
     def read(self, size: int) -> bytes:
-        # tarfile takes a short read for the end, which decompressors may give at any time.
-        parts: list[bytes] = []
-        while size and (part := self._file.read(size)):
-            parts.append(part)
-            size -= len(part)
-        self.last = b"".join(parts)
+        self.last: bytes = self._file.read(size)
         self.total += len(self.last)
         if self.total > self.limit:
             self._sink.refuse(f"over {_HEADERS:,} bytes that belong to no entry")
@@ -221,12 +213,11 @@ def _read_tar(archive: Path, unpack: Callable[[Path], Any], sink: _Sink) -> None
                     kinds = {tarfile.SYMTYPE: "a symbolic link", tarfile.LNKTYPE: "a hard link"}
                     sink.refuse(f"entry {entry.name!r} is {kinds.get(entry.type, 'neither file nor folder')}")
                 target = sink.target(entry.name, entry.size, entry.isreg())
+                stream.limit = stream.total + entry.size + _HEADERS
                 if entry.isreg():
-                    stream.limit = stream.total + entry.size + _HEADERS
                     data = tar.extractfile(entry)
                     assert data is not None  # it is for what is no file
                     sink.copy(data, entry.name, entry.size, target)
-                stream.limit = stream.total + _HEADERS
             # tarfile takes a missing or damaged header for the end as well; that is a block of zeros.
             if stream.block(tar.offset) != bytes(tarfile.BLOCKSIZE):
                 raise _Damaged("unexpected end")

@@ -99,8 +99,7 @@ class _Tally:
 
     def prune(self) -> None:
         """Move pairs below the floor to the full book. One without a positive count there is as good as absent."""
-        low = [(pair, times) for pair, times in self.live.items() if times < self.floor]
-        for pair, times in low:
+        for pair, times in [entry for entry in self.live.items() if entry[1] < self.floor]:
             del self.live[pair]
             if times < 0:
                 times += self.full.get(pair, 0)
@@ -142,10 +141,12 @@ class _Words:
         self.words = [word[:-1] + self._symbol(word[-1] + _END) for word in whole]
         self.times = [counts[word] for word in whole]
         self._index: dict[str, bytes] = {}  # pair -> numbers of words, int32
-        # Odd words -> pair -> its count in subword-nmt's eyes. Odd from the start are those with white space inside: it
-        # merges by a regular expression, for which that ends a symbol.
+        # Odd word -> pair -> its count in subword-nmt's eyes. Odd from the start are words with white space in them:
+        # subword-nmt merges by a regular expression, for which that ends a symbol.
         spaces = [char for char in alphabet if char.isspace()]
-        self._odd = {n: Counter(_pairs(word)) for n, word in enumerate(self.words) if any(c in word for c in spaces)}
+        self._odd = {
+            n: Counter(_pairs(self.words[n])) for n, word in enumerate(whole) if any(c in word for c in spaces)
+        }
 
     def index_pairs(self) -> dict[str, int]:
         """Fill the index from the words as they stand; give each pair's times in the text."""
@@ -171,17 +172,14 @@ class _Words:
             old = self.words[number]
             if number in self._odd or (signs and any(sign in old for sign in signs)):
                 odd.add(number)
-                continue
-            new = old.replace(pair, merged)
-            if new == old:  # the pair has gone from this word, or the word was here before
-                continue
-            self.words[number] = new
-            at = new.find(merged)
-            while at >= 0:
-                before[new[at - 1 : at]].append(number)
-                at += 1
-                after[new[at : at + 1]].append(number)
-                at = new.find(merged, at)
+            elif (new := old.replace(pair, merged)) != old:  # equal: the pair has gone, or the word was here before
+                self.words[number] = new
+                at = new.find(merged)
+                while at >= 0:
+                    before[new[at - 1 : at]].append(number)
+                    at += 1
+                    after[new[at : at + 1]].append(number)
+                    at = new.find(merged, at)
         for left, numbers in before.items():
             if left:
                 self._book((second if left == merged else left) + first, left + merged, numbers, tally)
@@ -272,8 +270,7 @@ class Segmenter:
             symbols = line.strip("\r\n ").split(" ")
             if len(symbols) != 2:
                 raise UserError(f"codes line {place}: {line!r}: need two symbols, one space between; learn them again")
-            self._ranks.setdefault((symbols[0], symbols[1]), place)
-        self._never = len(codes) + 1
+            self._ranks.setdefault((symbols[0], symbols[1]), len(self._ranks))  # of equals the first counts
         self.word = lru_cache(_CACHE)(self._cut)
 
     def line(self, text: str) -> str:
@@ -284,7 +281,7 @@ class Segmenter:
         if len(word) < 2:
             return word
         parts = [*word, _END] if self._mark_apart else [*word[:-1], word[-1] + _END]
-        rank, never = self._ranks.get, self._never
+        rank, never = self._ranks.get, len(self._ranks)
         ranks = [rank(pair, never) for pair in pairwise(parts)]
         while ranks and (best := min(ranks)) < never:
             while best in ranks:  # everywhere, from the left, before a pair that this makes has its turn

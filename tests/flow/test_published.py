@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
+import io
 import json
+import tarfile
 from pathlib import Path
 
 import pytest
 from fakes import archives
+from fakes.http_server import Reply, Server
 
 from lnexp.cli import main
 from lnexp.config import Data
+from lnexp.data import published
+from lnexp.data.fetch import Remote
 from lnexp.data.prepare import Prepared, prepare
+from lnexp.data.published import Bundle, Copy
 from lnexp.errors import UserError
 from lnexp.launch import plan
 from lnexp.rundir import read_json
@@ -85,9 +92,6 @@ def test_packed_unpacked_nested_and_either_direction_are_the_same(iwslt: Path, t
     year = tmp_path / "year"
     inner = (iwslt / "de-en.tgz").read_bytes().decode("latin-1")
     archives.write_tgz(year / "2014-01.tgz", {"2014-01/texts/de/en/README": "x"})
-    import io
-    import tarfile
-
     with tarfile.open(year / "2014-01.tgz", "w:gz") as tar:
         info = tarfile.TarInfo("2014-01/texts/de/en/de-en.tgz")
         info.size = len(inner)
@@ -167,6 +171,68 @@ def test_a_run_refuses_data_that_came_out_otherwise(iwslt: Path, capsys: pytest.
     assert main(["eval", str(job.folder)]) == 2
     error = capsys.readouterr().err
     assert "trained on data" in error and "changed: dictionary (" in error and "test (" not in error
+
+
+def hostile(name: str, kind: bytes, link: str = "") -> bytes:
+    """An archive of the real layout with one entry that must not be there."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for member, text in archives.iwslt14().items():
+            info = tarfile.TarInfo(member)
+            info.size = len(text.encode())
+            tar.addfile(info, io.BytesIO(text.encode()))
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, link
+        tar.addfile(info)
+    return packed.getvalue()
+
+
+BROKEN = {
+    "cut": (lambda raw: raw[: len(raw) // 2], "damaged or cut short"),
+    "no archive": (lambda _: b"<html>gone</html>" * 99, "damaged or cut short"),
+    "empty": (lambda _: b"", "damaged or cut short"),
+    "climbs out": (lambda _: hostile("../../evil", tarfile.REGTYPE), "not safe to unpack"),
+    "absolute": (lambda _: hostile("/tmp/evil", tarfile.REGTYPE), "not safe to unpack"),
+    "link": (lambda _: hostile("de-en/x", tarfile.SYMTYPE, "/etc/passwd"), "not safe to unpack"),
+    "hard link": (lambda _: hostile("de-en/x", tarfile.LNKTYPE, "/etc/passwd"), "not safe to unpack"),
+    "device": (lambda _: hostile("de-en/x", tarfile.CHRTYPE), "not safe to unpack"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_archive_is_one_line(
+    iwslt: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    spoil, words = BROKEN[fault]
+    path = iwslt / "de-en.tgz"
+    path.write_bytes(spoil(path.read_bytes()))
+    assert main(["prepare", "data=iwslt14_deen", f"data.local={iwslt}", "data.standard=false"]) == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and words in error and "de-en.tgz" in error
+    left = [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.suffix != ".lock"]
+    assert left == [] and not (tmp_path / "evil").exists() and not Path("/tmp/evil").exists()
+
+
+def test_from_a_server_cut_and_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first mirror knows nothing, the second breaks off once; the archive is fetched once and stays."""
+    raw = archives.write_tgz(tmp_path / "made" / "de-en.tgz", archives.iwslt14()).read_bytes()
+    found = published.CORPORA["iwslt14_deen"]("de", "en")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with Server() as server:
+        server.replies["/b.tgz"] = [Reply(raw, stop_after=9_000), Reply(raw)]
+        remote = Remote("de-en.tgz", (server.url("/a.tgz"), server.url("/b.tgz")), len(raw))
+        counts = {"read": {"train": 608, "test": 60}, "kept": {}, "codes_sha256": None}
+        mine = dataclasses.replace(found, bundles=(Bundle((Copy(remote),), found.bundles[0].files),), **counts)
+        monkeypatch.setitem(published.CORPORA, "iwslt14_deen", lambda *_: mine)
+        assert main(["prepare", "data=iwslt14_deen", "data.bpe_merges=50"]) == 0
+        assert [r for r in server.ranges() if r] == ["bytes=9000-"]
+        asked = len(server.asked)
+        assert main(["prepare", "data=iwslt14_deen", "data.bpe_merges=60"]) == 0  # another recipe, the same archive
+        assert len(server.asked) == asked
+    out = capsys.readouterr().out
+    assert "/a.tgz: " in out and "404" in out and "CC BY-NC-ND 3.0" in out and "standard set: iwslt14 de-en" in out
 
 
 ORIGINAL = Path(__file__).parents[3] / "shared" / "data" / "iwslt14-de-en"

@@ -121,16 +121,16 @@ def test_formats_and_names(place: Place, kind: str) -> None:
 @pytest.mark.parametrize("form", [tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_long_names_and_odd_ones(place: Place, form: int) -> None:
     deep = "/".join(["a" * 90] * 4)
-    entries: list[Entry] = [(f"./{deep}/tür.de", b"1"), (deep, b"2"), ("./x//y.de", b"3")]
+    entries: list[Entry] = [(f"./{deep}/tür.de", b"1"), (deep, b"2"), ("./x/.//y.de", b"3")]
     assert place.extract(tar(entries, form), "tür.de", "x/y.de") == {"tür.de": b"1", "x/y.de": b"3"}
 
 
 def test_more_than_one_read(place: Place) -> None:
     """Members and paddings around the sizes at which reads begin anew, in one stream."""
-    sizes = [0, 1, 511, 512, 513, (1 << 20) - 512, (1 << 20), (1 << 20) + 1, 3_000_000]
+    sizes = [0, 1, 511, 512, 513, (1 << 20) - 512, (1 << 20), (1 << 20) + 1, 5_000_000]
     entries: list[Entry] = [(f"{size}.txt", bytes([65 + n % 9]) * size) for n, size in enumerate(sizes)]
     for raw in (tar(entries), gzip.compress(tar(entries), 1)):
-        got = place.extract(raw, *(str(name) for name, _ in entries), most_bytes=3_000_000)
+        got = place.extract(raw, *(str(name) for name, _ in entries), most_bytes=5_000_000)
         assert list(got.values()) == [body for _, body in entries]
 
 
@@ -201,8 +201,12 @@ def test_nul_in_names(place: Place) -> None:
 
 def test_sparse(place: Place) -> None:
     """A few bytes that stand for a huge file."""
-    headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": str(10**12), "GNU.sparse.numblocks": "1"}
-    assert "not safe" in place.refuse(tar([(info("a", 1, pax_headers=headers), b"x")], tarfile.PAX_FORMAT))
+    headers = {"GNU.sparse.map": "0,1", "GNU.sparse.size": "5000", "GNU.sparse.numblocks": "1"}
+    raw = tar([(info("README", 1, pax_headers=headers), b"x")], tarfile.PAX_FORMAT)
+    assert "entry 'README' is neither file nor folder" in place.refuse(raw, "README")
+    headers["GNU.sparse.map"] = "not,numbers"
+    raw = tar([(info("README", 1, pax_headers=headers), b"x")], tarfile.PAX_FORMAT)
+    assert "is damaged" in place.refuse(raw, "README")
 
 
 def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
@@ -244,6 +248,19 @@ def test_zip_bomb_that_understates_its_size(place: Place) -> None:
     assert message.startswith("is damaged or cut short (Bad CRC-32")
 
 
+def test_zip_that_overstates_a_size(place: Place) -> None:
+    raw = zipped([("de-en/README", bytes(1000))])
+    honest, lie = (size.to_bytes(4, "little") for size in (1000, 1500))
+    assert raw.count(honest) == 2
+    assert "(de-en/README ends after 1,000 of 1,500 bytes)" in place.refuse(raw.replace(honest, lie), "README")
+
+
+def test_many_folders(place: Place) -> None:
+    """What is said of entries is bounded for each, not for all of them."""
+    entries: list[Entry] = [(info(f"{n}", type=tarfile.DIRTYPE), b"") for n in range(5000)]
+    assert place.extract(tar([*entries, *FILES]), "empty", most_entries=5010) == {"empty": b""}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_too_many_entries(place: Place, kind: str) -> None:
     raw = pack(kind, FILES)
@@ -257,6 +274,8 @@ def test_missing_and_twice(place: Place, kind: str) -> None:
     message = place.refuse(raw, "de-en/README", "de-en/none.de", "en/README", "none.en")
     assert message.startswith("holds no de-en/none.de, en/README, none.en: ")
     assert "'de-en/README' and 'de-en/old/README' both are README" in place.refuse(raw, "README")
+    for both in (("README", "de-en/README"), ("de-en/README", "README")):  # the longer name knows its entry best
+        assert place.extract(raw, *both) == {"README": b"older\n", "de-en/README": b"read me\n"}
     twice = pack(kind, [*FILES, ("./de-en/README", b"other")])
     assert "'de-en/README' and './de-en/README' both are de-en/README" in place.refuse(twice, "de-en/README")
 
@@ -307,7 +326,8 @@ def test_a_header_damaged_midway_is_not_the_end(place: Place) -> None:
         (gzip.compress(NOISE), ""),
         (gzip.compress(b""), ""),
         (b"PK\3\4" + NOISE, "File is not a zip file"),
-        (zipped(FILES)[:20] + zipped(FILES)[-22:], ""),
+        (zipped(FILES)[:20] + zipped(FILES)[200:], ""),
+        (zipped([*FILES, ("nameless", b"x")]).replace(b"nameless", b"\0ameless"), ""),
         (gzip.compress(tar(FILES))[:-8] + bytes(8), "CRC check failed"),
         (gzip.compress(tar(FILES)) + b"tail", ""),
         (b"\x1f\x8b\x08\0" + NOISE, ""),
@@ -398,6 +418,10 @@ def test_find(tmp_path: Path) -> None:
 def test_find_two(tmp_path: Path) -> None:
     put(tmp_path, "b/x.de", "a/x.de")
     with pytest.raises(UserError, match=rf"^{tmp_path}: a/x\.de and b/x\.de differ"):
+        find(tmp_path, "x.de")
+    for path in ("a/x.de", "b/x.de"):  # the same size and time
+        os.utime(tmp_path / path, (1, 1))
+    with pytest.raises(UserError, match="differ"):
         find(tmp_path, "x.de")
     (tmp_path / "b/x.de").write_bytes((tmp_path / "a/x.de").read_bytes())
     assert find(tmp_path, "x.de") == tmp_path / "a/x.de"

@@ -139,6 +139,7 @@ def test_passing_troubles(server: Server, remote: Remote, tmp_path: Path, kind: 
     said = get(remote, tmp_path)
     assert [line.rpartition(";")[2] for line in said] == [" trying again in 0.01 s", " trying again in 0.02 s"]
     assert all(line.startswith(f"data: {server.url()}: ") for line in said)
+    assert ("no answer for 0.3 s" in said[0]) == kind.startswith("stalled")
     # What had come was not asked for again.
     resumed = f"bytes={CUT}-" if PASSING[kind].stop_after == CUT and kind != "reset" else None
     assert kind == "reset" or server.ranges() == [None, resumed, f"bytes={2 * CUT}-" if resumed else None]
