@@ -238,7 +238,6 @@ _PUNCTUATION: list[_Step] = [
     ("—", " - "),
     (re.compile("  +"), " "),
     ("´", "'"),
-    (re.compile("([A-Za-z])‘([A-Za-z])"), r"\1'\2"),
     (re.compile("([A-Za-z])’([A-Za-z])"), r"\1'\2"),
     ("‘", "'"),
     ("‚", "'"),

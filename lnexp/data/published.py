@@ -102,11 +102,10 @@ def iwslt14(src: str, tgt: str) -> Published:
     archive_itself = Remote(
         "de-en.tgz",
         ("https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
-         "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz",
-         "https://wit3.fbk.eu/archive/2014-01/texts/de/en/de-en.tgz"),
+         "http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"),
         size=19_982_877,
     )  # fmt: skip
-    # WIT3 hands out the whole year as one file on a page that a program cannot fetch from; it may lie in data.local.
+    # Where it came from it is gone (404 since 2021): WIT3 hands out the whole year, on a page for people.
     whole_year = Copy(Remote("2014-01.tgz", ()), inner="2014-01/texts/de/en/de-en.tgz")
     return Published(
         version="iwslt14 de-en, WIT3 release 2014-01",
