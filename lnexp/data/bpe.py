@@ -7,9 +7,9 @@ Three ideas carry the learner:
   use; so a word is a `str`, a pair a `str` of two, and a merge is `str.replace`.
 - The places where a pair stands are grouped by neighbour, and all words of a group are booked at once. Each pair has
   its words as packed int32: maybe some that have lost it, but all that have it.
-- subword-nmt's own bookkeeping is not exact: it prunes, and its count of a pair in a word goes wrong where symbols
-  repeat. Published codes rest on that. So `_Tally` prunes alike; and a word in which it can go wrong is "odd" from then
-  on: it is booked on its own, in subword-nmt's way, with what that believes to be in it.
+- subword-nmt's own bookkeeping is not exact: it prunes, and its count of a pair in a word can go wrong where symbols
+  repeat or white space stands inside. Its codes may rest on that. So `_Tally` prunes alike; and a word in which it can
+  go wrong is "odd" from then on: booked on its own, in subword-nmt's way, with what that believes to be in it.
 """
 
 from __future__ import annotations
@@ -144,9 +144,8 @@ class _Words:
         # Odd word -> pair -> its count in subword-nmt's eyes. Odd from the start are words with white space in them:
         # subword-nmt merges by a regular expression, for which that ends a symbol.
         spaces = [char for char in alphabet if char.isspace()]
-        self._odd = {
-            n: Counter(_pairs(self.words[n])) for n, word in enumerate(whole) if any(c in word for c in spaces)
-        }
+        odd = [number for number, word in enumerate(whole) if any(space in word for space in spaces)]
+        self._odd = {number: Counter(_pairs(self.words[number])) for number in odd}
 
     def index_pairs(self) -> dict[str, int]:
         """Fill the index from the words as they stand; give each pair's times in the text."""
@@ -161,7 +160,7 @@ class _Words:
         """Make one symbol of the pair, in every word where subword-nmt finds it, and book what that changes."""
         first, second = tuple(pair)
         name = self.names[first] + self.names[second]
-        signs = [first * 3] if first == second else []  # of a word that turns odd
+        signs = [first * 3] if first == second else []  # of words that turn odd
         if name in self._symbols:
             signs.append(self._symbols[name])
         merged = self._symbol(name)
@@ -201,7 +200,7 @@ class _Words:
         self._add_to_index(come, numbers)
 
     def _merge_oddly(self, number: int, pair: str, merged: str, tally: _Tally) -> Iterator[str]:
-        """Do so in one word; give the pairs for which it may be missing in the index."""
+        """Merge in one word, if subword-nmt does; give the pairs for which the word may be missing in the index."""
         old = self.words[number]
         if number not in self._odd:
             self._odd[number] = Counter(_pairs(old))

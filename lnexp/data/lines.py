@@ -11,6 +11,7 @@ import hashlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -45,6 +46,13 @@ def read_lines(path: Path) -> Iterator[str]:
 
 def sha256(path: Path) -> str:
     """Hash the unpacked bytes: the same for a file and its packed copy."""
+    stat = _guarded(path, path.stat)
+    return _sha256(path, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _sha256(path: Path, size: int, changed_ns: int) -> str:
+    """Once a process for a file as it is: each run of a sweep asks again."""
     whole = hashlib.sha256()
     with _reading(path) as file:
         while block := _guarded(path, lambda: file.read(1 << 20)):

@@ -1,8 +1,8 @@
 """The Moses scripts that the reference preparations run, to the byte and without perl.
 
 In and out: one line of text, without its line end. Each function names the script that it equals (mosesdecoder's
-master); tests/unit/moses_cases.json holds what the scripts themselves print. sacremoses is not used for this: its
-letters are those of an old Unicode without Han and Hangul, and some rules differ. It gives the abbreviations.
+master); tests/unit/moses_cases.json holds what the scripts themselves print. sacremoses gives the
+abbreviations only: its letters lack Han, Hangul and all beyond U+FFFF, and some of its rules differ.
 """
 
 from __future__ import annotations
@@ -166,10 +166,12 @@ class Tokenizer:
         text = text.translate(_SPACED)
         if self._split_hyphens and "-" in text:
             text = _HYPHEN.sub(r"\1 @-@ ", text)
-        if ".." in text:
+        if "DOTMULTI" in text:  # the script's own mark, met in a text: go its long way
+            text = re.sub(r"\.(\.+)", r" DOTMULTI\1", text)
+            while "DOTMULTI." in text:
+                text = re.sub(r"DOTMULTI\.([^.])", r"DOTDOTMULTI \1", text).replace("DOTMULTI.", "DOTDOTMULTI")
+        elif ".." in text:
             text = _DOTS.sub(lambda dots: f" {'DOT' * len(dots.group())}MULTI ", text)
-        if "DOTMULTI." in text:  # the script's own mark, met in a text
-            text = text.replace("DOTMULTI.", "DOTDOTMULTI ")
         for mark, rules in ((",", _COMMAS), ("'", self._apostrophes)):
             if mark in text:
                 for pattern, replacement in rules:

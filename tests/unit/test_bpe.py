@@ -95,6 +95,14 @@ def test_cut_as_subword_nmt() -> None:
     assert compared > 90
 
 
+def test_white_space_in_a_word_ends_a_symbol() -> None:
+    lines = ["a_ a_ a_ a_ babaa_ bbaba_ bbaba_".replace("_", "\u00a0")]
+    codes = bpe.learn(bpe.count_words(lines), 30)
+    # Merging (b, a) also takes the second "b a" of "b b a b a_", though its last symbol is "a_" by then.
+    assert codes[1:4] == ["a \u00a0</w>", "b a", "ba ba\u00a0</w>"]
+    assert codes == reference_codes(lines, 30)
+
+
 @pytest.mark.parametrize("merges", [0, 1, 7])
 def test_any_order_of_words_gives_the_same(merges: int) -> None:
     counts = bpe.count_words(text(random.Random(0), [*"abc"]))
@@ -154,14 +162,15 @@ def test_undo() -> None:
 
 @pytest.mark.slow
 def test_as_subword_nmt_on_tatoeba() -> None:
-    from lnexp.data.text import tokenize
+    from lnexp.data.moses import Tokenizer
 
     if not TATOEBA.is_dir():
         pytest.skip(f"needs the shared data folder {TATOEBA}")
     sides = {}
     for lang in ("de", "en"):
+        tokenize = Tokenizer(lang)
         with gzip.open(TATOEBA / f"train.{lang}.gz", "rt", encoding="utf-8", newline="\n") as file:
-            sides[lang] = list(tokenize((line.rstrip("\n") for line in file), lang))
+            sides[lang] = [tokenize(line.rstrip("\n")) for line in file]
     both = sides["de"] + sides["en"]
     for merges in (10_000, 37_000):
         start = time.process_time()
