@@ -86,6 +86,8 @@ def check(run: Run) -> None:
     for name in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every"):
         need(0 <= getattr(run, name) < inf, name, "need >= 0 (0 = none)")
     need(run.log_every >= 1, "log_every", "need >= 1")
+    need(run.retry in ("none", "failed"), "retry", "need one of none, failed")
+    need(run.keep in ("all", "best", "none"), "keep", "need one of all, best, none")
     for name in ("run_name", "sweep_name"):
         rule = "need a name of letters, digits and ._+- that can be a folder"
         need(bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", getattr(run, name))), name, rule)

@@ -171,6 +171,10 @@ class Run:
     """Updates between validations; 0 = one at the end of each epoch."""
     log_every: int = 100
     """Updates between two rows of training loss."""
+    retry: str = "none"
+    """none, or failed = try runs again that failed while training; what was cut goes on in any case."""
+    keep: str = "all"
+    """Checkpoints that stay once a run has ended: all (best, last, the one before), best, or none."""
     run_name: str = ""
     sweep_name: str = "adhoc"
     """The folder under outputs/ and the W&B group."""
@@ -185,7 +189,7 @@ class Run:
 
 # What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
 _NOT_IDENTITY = {
-    "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s",
+    "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry", "keep",
     "devices.device", "devices.threads", "devices.max_tokens",
     "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip

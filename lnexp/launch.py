@@ -221,7 +221,8 @@ def hydra_job(config: DictConfig) -> float:
     from hydra.core.hydra_config import HydraConfig
 
     from lnexp.console import say
-    from lnexp.train import Interrupted, train
+    from lnexp.guard import Interrupted
+    from lnexp.train import train
 
     hydra = HydraConfig.get()
     alone = hydra.mode is not None and hydra.mode.name == "RUN"

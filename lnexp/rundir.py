@@ -4,21 +4,22 @@ outputs/<sweep>/<run_name>-<id8>/
   config.yaml     the run, resolved            status.json   state, updates, wall_s, reason
   env.json        versions, machine, data      scores.json   final scores with their identity
   metrics.jsonl   one row an event             hyp.*.txt     translations, one a line
-  checkpoints/    best.pt, last.pt             train.log     what the run said
+  checkpoints/    best.pt, last.pt, previous.pt  train.log   what the run said
 
 Every write is whole or absent (temporary file, fsync, rename); metrics.jsonl is appended and flushed a row.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lnexp.errors import UserError
+from lnexp.files import write_text
 
 # The closed list of row fields: name -> (display name, unit). Rows may hold no other.
 FIELDS = {
@@ -36,16 +37,6 @@ FIELDS = {
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 
 Row = dict[str, Any]
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def _finite(value: Any) -> Any:
@@ -116,9 +107,16 @@ def cut_rows(folder: Path, updates: int) -> None:
 
 def write_status(folder: Path, state: str, updates: int, wall_s: float, reason: str | None = None) -> None:
     assert state in STATES
-    write_json(
-        folder / "status.json", {"state": state, "updates": updates, "wall_s": round(wall_s, 3), "reason": reason}
-    )
+    status = {"state": state, "updates": updates, "wall_s": round(wall_s, 3), "reason": reason}
+    try:
+        write_json(folder / "status.json", status)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        # A full disk must not leave "running" there: the old file's own block holds the new text.
+        with open(folder / "status.json", "r+", encoding="utf-8") as file:
+            file.write(json.dumps(status) + "\n")
+            file.truncate()
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:

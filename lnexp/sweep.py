@@ -14,7 +14,7 @@ from lnexp.console import say, watch
 from lnexp.data.prepare import Prepared, prepare
 from lnexp.launch import Plan
 from lnexp.rundir import read_status
-from lnexp.train import ENDED
+from lnexp.train import ENDED, again
 
 
 def run_all(arguments: list[str]) -> int:
@@ -24,16 +24,16 @@ def run_all(arguments: list[str]) -> int:
     launch.check_writable(sweep)
     if plan.multirun:
         launch.record_wanted(plan.jobs)
-    before = [state(job) for job in plan.jobs]
-    if all(s in ENDED for s in before):
+    todo = [job.run for job in plan.jobs if not _over(job)]
+    if not todo:
         for job in plan.jobs:
             say(f"{job.folder.name}: {state(job)} already, nothing to train")
-        return 0
+        return _end(plan) if any(state(job) == "failed" for job in plan.jobs) else 0
     if plan.multirun:
-        say(f"{sweep}: {len(plan.jobs)} runs, {sum(s in ENDED for s in before)} of them ended, "
+        say(f"{sweep}: {len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them ended, "
             f"{plan.side_by_side} at a time on {launch.cores()} cores")  # fmt: skip
     # Once, here: a corpus that cannot be used is said before anything starts, and no two jobs wait for one another.
-    prepare_all([job.run for job, found in zip(plan.jobs, before, strict=True) if found not in ENDED])
+    prepare_all(todo)
     launch.user_errors.clear()
     total = sum(job.run.max_updates for job in plan.jobs)
     if plan.multirun:
@@ -58,6 +58,11 @@ def state(job: launch.Job) -> str:
     return str(status["state"]) if status else "missing"
 
 
+def _over(job: launch.Job) -> bool:
+    found = state(job)
+    return found in ENDED or (found == "failed" and not again(job.run, job.folder))
+
+
 def _end(plan: Plan) -> int:
     """Say what became of the runs."""
     states = [state(job) for job in plan.jobs]
@@ -65,7 +70,8 @@ def _end(plan: Plan) -> int:
         if found != "done":
             plain = "by another process" if found == "running" else "not begun"
             reason = (read_status(job.folder) or {}).get("reason") or plain
-            say(f"{job.folder}: {found}: {reason}")
+            mend = "; retry=failed tries it again" if found == "failed" else ""
+            say(f"{job.folder}: {found}: {reason}{mend}")
     counts = ", ".join(f"{n} {name}" for name, n in Counter(states).items())
     folder = plan.jobs[0].folder if len(plan.jobs) == 1 else plan.jobs[0].folder.parent
     say(f"{folder}: {counts}")

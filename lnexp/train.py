@@ -3,6 +3,7 @@
 In: a checked Run, its folder, a thread count. Out: the run's final state. `running` turns into `done`, `diverged`
 (a result, not an error: the loss is not finite, or never gets below chance), `failed` or `interrupted`.
 The same call on the same folder goes on from the last checkpoint, and does nothing where the run has ended.
+A run that failed while training is tried again only on request (retry=failed), one that failed before, always.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import logging
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,8 @@ from lnexp.config import Run, freeze, identity, load
 from lnexp.console import progress_bar
 from lnexp.environment import environment
 from lnexp.errors import UserError
-from lnexp.guard import Stop, lock, log_file
+from lnexp.guard import Interrupted, Stop, lock, log_file
+from lnexp.progress import Progress, Window
 
 if TYPE_CHECKING:
     from lnexp.backend.session import Session
@@ -33,51 +34,8 @@ SAVE_EVERY_S = 60.0
 """Training time between two checkpoints besides those at validations; what a kill can cost."""
 CHANCE = 0.9
 """A best validation above this share of the bits of word frequencies alone counts as never having learned."""
-
-
-class Interrupted(BaseException):
-    """SIGTERM or SIGINT: save, say so, go."""
-
-
-@dataclass
-class Progress:
-    """What train.py itself has to remember over a restart; kept in the checkpoint."""
-
-    wall_s: float = 0.0
-    """Seconds of training, validation and decoding so far, without start-up."""
-    best_loss: float = float("inf")
-    best_nll: float = float("inf")
-    stale: int = 0
-    """Validations since the best one."""
-
-
-@dataclass
-class Window:
-    """Sums over the updates since the last training row; in the checkpoint too, so that a restart leaves no seam."""
-
-    updates: int = 0
-    tokens: float = 0.0
-    loss: float = 0.0
-    nll: float = 0.0
-    gnorm: float = 0.0
-    seconds: float = 0.0
-
-    def add(self, update: dict[str, float], seconds: float) -> None:
-        self.updates += 1
-        self.tokens += update["tokens"]
-        self.loss += update["loss_bits"] * update["tokens"]
-        self.nll += update["nll_bits"] * update["tokens"]
-        self.gnorm += update["gnorm"]
-        self.seconds += seconds
-
-    def row(self) -> rundir.Row:
-        """Give the means: losses by token, the gradient norm by update, target tokens a second of updates alone."""
-        return {
-            "loss_bits": self.loss / self.tokens,
-            "nll_bits": self.nll / self.tokens,
-            "gnorm": self.gnorm / self.updates,
-            "tokens_per_s": round(self.tokens / self.seconds, 1),
-        }
+EXPLODED = 1e6
+"""A gradient norm (of the mean loss a token, before clipping) that no training comes back from."""
 
 
 def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool = False) -> str:
@@ -86,10 +44,11 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
     `bar` allows a progress bar where there is a terminal.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder), log_file(folder):
+    with lock(folder, say), log_file(folder):
         state = _take_over(run, folder)
-        if state in ENDED:
-            say(f"{folder.name}: {state} already, nothing to train")
+        if state in ENDED or (state == "failed" and not again(run, folder)):
+            more = "retry=failed tries it again" if state == "failed" else "nothing to train"
+            say(f"{folder.name}: {state} already, {more}")
             return state
         rundir.write_text(folder / "config.yaml", freeze(run))
         before = rundir.read_status(folder) or {"updates": 0, "wall_s": 0.0}
@@ -100,13 +59,14 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
                 return trained.go()
         except (Interrupted, KeyboardInterrupt):
             trained.end("interrupted", "stopped by a signal; the same command goes on from the last checkpoint")
+            trained.stop.pass_on()
             raise
         except UserError as error:
             trained.end("failed", str(error))
             raise
         except Exception as error:
             logging.getLogger("lnexp").error("%s", traceback.format_exc())
-            trained.end("failed", f"{type(error).__name__}: {error} (traceback in train.log)")
+            trained.end("failed", f"{_words(error)} (traceback in train.log)")
             raise
 
 
@@ -121,6 +81,7 @@ class _Training:
         self._window = Window()
         self._best: evaluate.Translation | None = None  # of valid, by the parameters in best.pt
         self._session: Session | None = None
+        self._trained: dict[str, Any] = {}  # what the checkpoints are of
         self._clock = time.monotonic()
 
     def go(self) -> str:
@@ -153,7 +114,10 @@ class _Training:
 
     def end(self, state: str, reason: str | None) -> None:
         updates = self._session.updates if self._session else 0
-        rundir.write_status(self.folder, state, updates, self.progress.wall_s, reason)
+        try:
+            rundir.write_status(self.folder, state, updates, self.progress.wall_s, reason)
+        except OSError as error:  # read-only, or gone: then at least it is said
+            self.say(f"{self.folder.name}: {state}: {reason}; its status.json cannot be written ({error.strerror})")
 
     def _tick(self) -> float:
         self.progress.wall_s = time.monotonic() - self._clock
@@ -161,40 +125,50 @@ class _Training:
 
     def _loop(self, session: Session, data: Prepared, log: Callable[[rundir.Row], None]) -> str | None:
         """Train until a bound is met; give the reason where the run diverged."""
+        session.check = self.stop.obey  # between the batches of validation and the steps of decoding
+        total = self.run.max_updates or self.run.max_epochs * session.updates_per_epoch
+        try:
+            with progress_bar(total, session.updates, self._bar) as bar:
+                return self._updates(session, data, log, bar)
+        except Interrupted:
+            self._save(session)
+            raise
+
+    def _updates(self, session: Session, data: Prepared, log: Callable[[rundir.Row], None], bar: Any) -> str | None:
         from lnexp.backend import NonFinite
 
         run = self.run
         every = run.validate_every or session.updates_per_epoch
         saved = self._tick()
-        last_loss = float("nan")
+        last = "none"
         stream = session.updates_stream()
-        total = run.max_updates or run.max_epochs * session.updates_per_epoch
-        with progress_bar(total, session.updates, self._bar) as bar:
-            while not self._bound_met(session):
-                if self.stop.asked:
-                    self._save(session, "last.pt")
-                    raise Interrupted
-                began = time.monotonic()
-                try:
-                    update = next(stream)
-                except NonFinite as error:
-                    return f"update {session.updates + 1}: {error}; last finite training loss {last_loss:.3f} bits"
-                self._window.add(update, time.monotonic() - began)
-                last_loss = update["loss_bits"]
-                wall_s = self._tick()
-                bar.update()
-                if session.updates % run.log_every == 0:
-                    log({"split": "train", **self._where(session), **self._window.row()})
-                    rundir.write_status(self.folder, "running", session.updates, wall_s)
-                    self._window = Window()
-                if session.updates % every == 0 or self._bound_met(session):
-                    log(self._validate(session, data))
-                    self._save(session, "last.pt")
-                    saved = self._tick()
-                elif wall_s - saved > SAVE_EVERY_S:
-                    self._save(session, "last.pt")
-                    saved = wall_s
-        return None
+        while True:
+            self.stop.obey()
+            due = session.updates % every == 0 or self._bound_met(session)
+            if session.updates and due and self.progress.validated != session.updates:
+                log(self._validate(session, data))
+                self._save(session)
+                saved = self._tick()
+            if self._bound_met(session):
+                return None
+            began = time.monotonic()
+            try:
+                update = next(stream)
+                if update["gnorm"] > EXPLODED:
+                    raise NonFinite(f"the gradient norm is {update['gnorm']:.3g}")
+            except NonFinite as error:
+                return f"update {session.updates + 1}: {error}; before it {last}"
+            last = f"training loss {update['loss_bits']:.3f} bits, gradient norm {update['gnorm']:.3g}"
+            self._window.add(update, time.monotonic() - began)
+            wall_s = self._tick()
+            bar.update()
+            if session.updates % run.log_every == 0:
+                log({"split": "train", **self._where(session), **self._window.row()})
+                rundir.write_status(self.folder, "running", session.updates, wall_s)
+                self._window = Window()
+            if wall_s - saved > SAVE_EVERY_S:
+                self._save(session)
+                saved = wall_s
 
     def _bound_met(self, session: Session) -> bool:
         run, progress = self.run, self.progress
@@ -220,31 +194,36 @@ class _Training:
         bleu = translation.scores[0].value
         progress.best_nll = min(progress.best_nll, losses["nll_bits"])
         progress.stale += 1
+        progress.validated = session.updates
         if losses["loss_bits"] < progress.best_loss:
             progress.best_loss, progress.stale, self._best = losses["loss_bits"], 0, translation
-            self._save(session, "best.pt")
+            self._save(session, best=True)
         self._tick()
         bound = f"/{self.run.max_updates}" if self.run.max_updates else ""
         self.say(f"{self.folder.name}: {session.updates}{bound} updates, valid loss {losses['loss_bits']:.3f} bits, "
                  f"valid sacreBLEU {bleu:.2f}, {progress.wall_s:.0f} s")  # fmt: skip
         return {"split": "valid", **self._where(session), **losses, "bleu": round(bleu, 4)}
 
-    def _save(self, session: Session, name: str) -> None:
+    def _save(self, session: Session, best: bool = False) -> None:
         from lnexp.backend import checkpoint
 
-        own = {"progress": vars(self.progress), "window": vars(self._window), "run_id": self.run_id}
-        state = session.state() | own
-        checkpoint.write(state, self.folder / "checkpoints" / name)
+        own = {"progress": vars(self.progress), "window": vars(self._window), "trained": self._trained}
+        state, folder = session.state() | own, self.folder / "checkpoints"
+        if best:
+            checkpoint.write(state, folder / checkpoint.BEST)
+        else:
+            checkpoint.write_last(state, folder)
 
     def _resume(self, session: Session, data: Prepared) -> None:
         from lnexp.backend import checkpoint
 
-        path = self.folder / "checkpoints" / "last.pt"
-        if not path.exists():
+        self._trained = identity(self.run) | {f"data ({name})": digest for name, digest in data.content.items()}
+        state = checkpoint.read_last(self.folder / "checkpoints", self.say)
+        if state is None:
             rundir.cut_rows(self.folder, -1)
             return
-        evaluate.check_data(self.folder, data)
-        state = checkpoint.read(path)
+        if changed := _differences(state.get("trained", {}), self._trained):
+            raise UserError(f"{self.folder}: its checkpoints are of another run ({changed}); delete the folder")
         session.load_state(state)
         self.progress, self._window = Progress(**state["progress"]), Window(**state["window"])
         rundir.cut_rows(self.folder, session.updates)
@@ -254,7 +233,7 @@ class _Training:
         """Translate valid and test with the best checkpoint; none exists where a run broke down before it."""
         from lnexp.backend import checkpoint
 
-        best = self.folder / "checkpoints" / "best.pt"
+        best = self.folder / "checkpoints" / checkpoint.BEST
         if not best.exists():
             return []
         session.load_state(checkpoint.read(best), optimizer=False)
@@ -285,9 +264,26 @@ def _take_over(run: Run, folder: Path) -> str | None:
     status = rundir.read_status(folder)
     if status is None:
         return None
-    there, wanted = identity(load(folder / "config.yaml")), identity(run)
-    differing = sorted(k for k in there.keys() | wanted.keys() if there.get(k) != wanted.get(k))
-    if differing:
-        changed = ", ".join(f"{k}: {there.get(k)} there, {wanted.get(k)} here" for k in differing[:3])
+    if changed := _differences(identity(load(folder / "config.yaml")), identity(run)):
         raise UserError(f"{folder}: holds another run ({changed}); delete it or set another run_name")
     return str(status["state"])
+
+
+def again(run: Run, folder: Path) -> bool:
+    """Say whether a failed run is to be tried again: asked for, or it never came to an update."""
+    status = rundir.read_status(folder)
+    return run.retry == "failed" or not status or not status["updates"]
+
+
+def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Name what differs, three settings at most."""
+    differing = sorted(k for k in there.keys() | wanted.keys() if there.get(k) != wanted.get(k))
+    more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
+    return ", ".join(f"{k}: {there.get(k)} there, {wanted.get(k)} here" for k in differing[:3]) + more
+
+
+def _words(error: Exception) -> str:
+    """Name an error as a person would: a full disk by its file and reason."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'a file'}: {error.strerror}"
+    return f"{type(error).__name__}: {error}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,8 +12,13 @@ from lnexp.config import Decode
 
 
 @torch.inference_mode()
-def translate(model: Any, task: Any, split: str, decode: Decode, device: torch.device) -> list[str]:
-    """Give the best hypothesis of every source sentence of `split`, as BPE tokens, in corpus order."""
+def translate(
+    model: Any, task: Any, split: str, decode: Decode, device: torch.device, check: Callable[[], None]
+) -> list[str]:
+    """Give the best hypothesis of every source sentence of `split`, as BPE tokens, in corpus order.
+
+    `check` is called at each step of the decoder; what it raises ends the decoding.
+    """
     from fairseq.utils import move_to_cuda
 
     generator = SequenceGenerator(
@@ -29,9 +35,13 @@ def translate(model: Any, task: Any, split: str, decode: Decode, device: torch.d
         dataset, max_tokens=decode.max_tokens, ignore_invalid_inputs=False, disable_iterator_cache=True
     ).next_epoch_itr(shuffle=False)
     hypotheses = [""] * len(dataset)
-    for batch in batches:
-        if device.type == "cuda":
-            batch = move_to_cuda(batch)
-        for index, found in zip(batch["id"].tolist(), generator.generate([model], batch), strict=True):
-            hypotheses[index] = task.target_dictionary.string(found[0]["tokens"].int().cpu())
+    hook = model.decoder.register_forward_pre_hook(lambda *_: check())
+    try:
+        for batch in batches:
+            if device.type == "cuda":
+                batch = move_to_cuda(batch)
+            for index, found in zip(batch["id"].tolist(), generator.generate([model], batch), strict=True):
+                hypotheses[index] = task.target_dictionary.string(found[0]["tokens"].int().cpu())
+    finally:
+        hook.remove()
     return hypotheses

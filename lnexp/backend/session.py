@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -60,6 +60,8 @@ class Session:
         config = self._fairseq_config()
         self._trainer = _Trainer(config, self._task, model, LabelSmoothedLoss(self._task, run.optim.label_smoothing))
         self._epochs = self._trainer.get_train_iterator(epoch=1, load_dataset=False)
+        self.check: Callable[[], None] = lambda: None
+        """Called between the batches of validation and the steps of decoding; may raise to stop them."""
         self._batches: Any = None
         self._position: Any = None  # in the data, as loaded; until an update makes it the iterator's own
         self.updates_per_epoch = math.ceil(len(self._epochs) / self._passes)
@@ -149,6 +151,7 @@ class Session:
         tokens = 0.0
         batches = self._trainer.get_valid_iterator(split, disable_iterator_cache=True)
         for sample in batches.next_epoch_itr(shuffle=False, set_dataset_epoch=False):
+            self.check()
             out = self._trainer.valid_step(sample)
             tokens += float(out["sample_size"])
             for name in totals:
@@ -159,7 +162,7 @@ class Session:
         """Give one translation a source sentence, as BPE tokens, in corpus order."""
         model = self._trainer.get_model()
         model.eval()
-        return translate(model, self._task, split, decode, self.device)
+        return translate(model, self._task, split, decode, self.device, self.check)
 
     def state(self) -> dict[str, Any]:
         """Give everything that training needs to go on bit for bit: tensors and plain values only.

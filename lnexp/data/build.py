@@ -26,7 +26,8 @@ from lnexp.data.pool import Pool
 from lnexp.data.progress import Progress
 from lnexp.data.stages import Chunk, Pair, Place
 from lnexp.errors import UserError
-from lnexp.rundir import write_json, write_text
+from lnexp.files import write_text
+from lnexp.rundir import write_json
 
 Say = Callable[[str], None]
 # Big enough that a process is busy for seconds, small enough that a dozen of them fit into memory: 20,000 pairs of

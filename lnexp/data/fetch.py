@@ -28,7 +28,7 @@ from urllib.error import HTTPError, URLError
 from tqdm import tqdm
 
 from lnexp.errors import UserError
-from lnexp.rundir import write_text
+from lnexp.files import write_text
 
 Say = Callable[[str], None]
 

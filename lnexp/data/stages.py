@@ -20,7 +20,8 @@ import numpy as np
 from lnexp.config import Data
 from lnexp.data import clean, moses, oddities, subwords
 from lnexp.data.binarise import Numbers, Vocabulary, to_numbers
-from lnexp.rundir import write_json, write_text
+from lnexp.files import write_text
+from lnexp.rundir import write_json
 
 Pair = tuple[str, str]
 

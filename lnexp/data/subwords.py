@@ -16,7 +16,7 @@ from lnexp.config import Data
 from lnexp.data import bpe
 from lnexp.data.lines import read_lines
 from lnexp.errors import UserError
-from lnexp.rundir import write_text
+from lnexp.files import write_text
 
 # sentencepiece draws its sample from at most so many sentences; more cost memory and hardly change the pieces.
 _SENTENCES = 1_000_000

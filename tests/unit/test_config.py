@@ -32,7 +32,7 @@ from lnexp.schedule import Schedule
 SAME_RUN = {
     "track.mode", "track.project", "track.entity", "track.tags", "paths.outputs", "paths.cache", "run_name",
     "sweep_name", "expected", "log_every", "max_wall_s", "devices.device", "devices.threads", "devices.max_tokens",
-    "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
+    "retry", "keep", "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
 # An id that changes orphans every run trained before: a new entry here is fine, a changed one needs a reason.
@@ -194,6 +194,8 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     *(({"data.max_ratio": v}, (f"data.max_ratio={v}", ">= 1")) for v in (-1.0, 0.5, NAN, INF)),
     ({"data.limits_on": "words"}, ("data.limits_on=words", "subwords, tokens")),
     ({"data.valid_every": 1}, ("data.valid_every=1", ">= 2")),
+    ({"retry": "all"}, ("retry=all", "none, failed")),
+    ({"keep": "some"}, ("keep=some", "all, best, none")),
     ({"data.subwords": "wordpiece"}, ("data.subwords=wordpiece", "bpe, sentencepiece")),
     ({"data.subwords": "sentencepiece"}, ("data.pieces=0", ">= 1")),
     ({"data.pieces": 100}, ("data.pieces=100", "data.subwords=sentencepiece")),
