@@ -134,6 +134,8 @@ class Devices:
     """fp32."""
     max_tokens: int = 0
     """Tokens that fit in one forward pass; below tokens_per_update gradients are accumulated. 0 = all fit."""
+    processes: int = 1
+    """Processes of one run on this machine, each with its share of every update's tokens (and its own GPU)."""
 
 
 @dataclass
@@ -183,14 +185,16 @@ class Run:
 
     @property
     def passes(self) -> int:
-        """Forward passes of one update, so that what fits in memory never changes tokens_per_update."""
-        return -(-self.tokens_per_update // self.devices.max_tokens) if self.devices.max_tokens else 1
+        """Forward passes of one update over all processes, so that neither what fits in memory nor the number of
+        processes changes tokens_per_update."""
+        passes = -(-self.tokens_per_update // self.devices.max_tokens) if self.devices.max_tokens else 1
+        return -(-passes // self.devices.processes) * self.devices.processes
 
 
 # What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
 _NOT_IDENTITY = {
     "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry", "keep",
-    "devices.device", "devices.threads", "devices.max_tokens",
+    "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
     "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 

@@ -87,11 +87,19 @@ class _Training:
     def go(self) -> str:
         from lnexp.backend import open_session
         from lnexp.data.prepare import prepare
-        from lnexp.track.sink import open_sink
 
         run, folder = self.run, self.folder
         data = prepare(run.data, Path(run.paths.cache).expanduser(), self.say)
-        session = self._session = open_session(run, data, self.threads)
+        session = self._session = open_session(run, data, self.threads, folder)
+        try:
+            return self._train(session, data)
+        finally:
+            session.close()
+
+    def _train(self, session: Session, data: Prepared) -> str:
+        from lnexp.track.sink import open_sink
+
+        run, folder = self.run, self.folder
         env = environment(run, session, data, self.threads)
         self._resume(session, data)
         rundir.write_json(folder / "env.json", env)

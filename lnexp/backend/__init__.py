@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lnexp.errors import UserError
 
 if TYPE_CHECKING:
     from lnexp.backend.session import Session
@@ -17,8 +21,18 @@ class NonFinite(Exception):
     """The loss or the gradient of an update is not finite: the run has diverged."""
 
 
-def open_session(run: Run, data: Prepared, threads: int) -> Session:
-    """Build model, batches and optimizer of `run` on its prepared data, at update 0."""
+def open_session(run: Run, data: Prepared, threads: int, folder: Path | None = None) -> Session:
+    """Build model, batches and optimizer of `run` on its prepared data, at update 0.
+
+    In its run folder a run may have several processes (devices.processes), which share its threads.
+    """
+    if int(os.environ.get("WORLD_SIZE") or 1) > 1:
+        rule = "another launcher would train the same run several times; set devices.processes instead"
+        raise UserError(f"WORLD_SIZE={os.environ['WORLD_SIZE']}: {rule}")
+    if folder and run.devices.processes > 1:
+        from lnexp.backend.parallel import Leader
+
+        return Leader(run, data, threads, folder)
     from lnexp.backend.session import Session
 
     return Session(run, data, threads)

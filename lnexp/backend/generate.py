@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,11 +14,19 @@ from lnexp.config import Decode
 
 @torch.inference_mode()
 def translate(
-    model: Any, task: Any, split: str, decode: Decode, device: torch.device, check: Callable[[], None]
-) -> list[str]:
-    """Give the best hypothesis of every source sentence of `split`, as BPE tokens, in corpus order.
+    model: Any,
+    task: Any,
+    split: str,
+    decode: Decode,
+    device: torch.device,
+    check: Callable[[], None],
+    rank: int,
+    size: int,
+) -> dict[int, str]:
+    """Give the best hypothesis of source sentences of `split`, by their place, as subword tokens.
 
-    `check` is called at each step of the decoder; what it raises ends the decoding.
+    `check` is called at each step of the decoder; what it raises ends the decoding. Of `size` processes each takes
+    every size-th batch.
     """
     from fairseq.utils import move_to_cuda
 
@@ -34,10 +43,10 @@ def translate(
     batches = task.get_batch_iterator(
         dataset, max_tokens=decode.max_tokens, ignore_invalid_inputs=False, disable_iterator_cache=True
     ).next_epoch_itr(shuffle=False)
-    hypotheses = [""] * len(dataset)
+    hypotheses: dict[int, str] = {}
     hook = model.decoder.register_forward_pre_hook(lambda *_: check())
     try:
-        for batch in batches:
+        for batch in itertools.islice(batches, rank, None, size):
             if device.type == "cuda":
                 batch = move_to_cuda(batch)
             for index, found in zip(batch["id"].tolist(), generator.generate([model], batch), strict=True):

@@ -14,6 +14,7 @@ from fairseq.optim.lr_scheduler import FairseqLRScheduler, register_lr_scheduler
 from torch import Tensor
 
 from lnexp.backend import NonFinite
+from lnexp.backend.group import Group
 from lnexp.schedule import Schedule, lr
 
 NAME = "lnexp"
@@ -26,6 +27,7 @@ class TorchOptimizer(FairseqOptimizer):
     def __init__(self, cfg: Any, params: list[torch.nn.Parameter]) -> None:
         super().__init__(cfg)
         self.last_norm = torch.zeros(())
+        self.group = Group()
         self._optimizer: torch.optim.Optimizer
         common = {"lr": cfg.lr[0], "weight_decay": cfg.weight_decay}
         moments = {"betas": tuple(cfg.betas), "eps": cfg.eps}
@@ -39,6 +41,10 @@ class TorchOptimizer(FairseqOptimizer):
     @property
     def optimizer_config(self) -> dict[str, Any]:
         return {}
+
+    def all_reduce_grads(self, module: Any) -> None:
+        """Add up the gradients of the run's processes."""
+        self.group.add_up([p.grad for p in self.params if p.grad is not None])
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Any = None) -> Tensor:
         """Give the gradient's norm before clipping; one foreach pass instead of a call per matrix.

@@ -22,6 +22,7 @@ from omegaconf import OmegaConf
 
 from lnexp.backend import NonFinite
 from lnexp.backend.generate import translate
+from lnexp.backend.group import Group
 from lnexp.backend.loss import LabelSmoothedLoss
 from lnexp.backend.memory import keep_freed_memory
 from lnexp.backend.model import MAX_POSITIONS, build_model, parameter_count
@@ -31,27 +32,60 @@ from lnexp.data.prepare import Prepared
 from lnexp.errors import UserError
 from lnexp.schedule import lr
 
+_FAR = 1_000_003
+"""Between the seeds of two passes of an update: further than any run has updates, so that no two ever meet."""
 
-def _device(run: Run) -> torch.device:
+
+def device_of(run: Run, rank: int) -> torch.device:
+    """Give the device of one of the run's processes."""
     cuda = torch.cuda.is_available()
     if run.devices.device == "cuda" and not cuda:
         raise UserError("devices.device=cuda: torch sees no CUDA device here; use devices=cpu or install a CUDA torch")
-    return torch.device("cuda" if cuda and run.devices.device != "cpu" else "cpu")
+    if not cuda or run.devices.device == "cpu":
+        return torch.device("cpu")
+    torch.cuda.set_device(rank)
+    return torch.device("cuda", rank)
+
+
+class _Task(TranslationTask):
+    """Draws the dropout of each pass of an update from a seed of its own, so that it does not matter which process
+    does the pass; the first pass has the seed that fairseq's Trainer sets."""
+
+    next_pass, step = 0, 1
+
+    def train_step(self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **more: Any) -> Any:
+        if self.next_pass:
+            utils.set_torch_seed(self.seed + update_num + self.next_pass * _FAR)
+        self.next_pass += self.step
+        return super().train_step(sample, model, criterion, optimizer, update_num, **more)
 
 
 class _Trainer(Trainer):
+    group = Group()
+
+    def _sync_stats(self) -> bool:
+        return self.group.size > 1
+
+    def _aggregate_logging_outputs(self, logs: list[dict[str, Any]], *sums: Any, ignore: bool = False) -> Any:
+        """Sum what the passes of all processes logged; a pass that only fills up counts nothing."""
+        names = ("loss", "nll_loss", "ntokens", "nsentences", "sample_size")
+        own = [0.0 if ignore else sum(float(log[name]) for log in logs) for name in names]
+        total = self.group.total(*own, *map(float, sums))
+        return [dict(zip(names, total, strict=False))], total[len(names) :]
+
     def save_checkpoint(self, filename: str, extra_state: Any) -> None:
         """Write nothing: fairseq would leave a crash.pt in the working folder; our checkpoints are train.py's."""
 
 
 class Session:
-    def __init__(self, run: Run, data: Prepared, threads: int) -> None:
+    def __init__(self, run: Run, data: Prepared, threads: int, group: Group | None = None) -> None:
         logging.getLogger("fairseq").setLevel(logging.WARNING)
         torch.set_num_threads(threads)
         keep_freed_memory()
         metrics.reset()
         self.run = run
-        self.device = _device(run)
+        self._group = group or Group()
+        self.device = device_of(run, self._group.rank)
         self._passes = run.passes
         self._task = self._open_task(data)
         utils.set_torch_seed(run.seed)
@@ -59,6 +93,7 @@ class Session:
         self.parameters = parameter_count(model)
         config = self._fairseq_config()
         self._trainer = _Trainer(config, self._task, model, LabelSmoothedLoss(self._task, run.optim.label_smoothing))
+        self._trainer.group = self._trainer.optimizer.group = self._group
         self._epochs = self._trainer.get_train_iterator(epoch=1, load_dataset=False)
         self.check: Callable[[], None] = lambda: None
         """Called between the batches of validation and the steps of decoding; may raise to stop them."""
@@ -68,7 +103,7 @@ class Session:
         config.lr_scheduler.updates_per_epoch = self.updates_per_epoch
 
     def _open_task(self, data: Prepared) -> TranslationTask:
-        task = TranslationTask.setup_task(
+        task = _Task.setup_task(
             TranslationConfig(
                 data=str(data.folder),
                 source_lang=self.run.data.src,
@@ -80,6 +115,7 @@ class Session:
                 required_seq_len_multiple=1,
             )
         )
+        task.seed, task.step = self.run.seed, self._group.size
         for split in ("train", "valid", "test"):
             task.load_dataset(split, combine=False)
         return task
@@ -134,8 +170,11 @@ class Session:
                 yield self._update(samples if self._passes > 1 else [samples])
             self._batches, self._position = None, self._epochs.state_dict()
 
-    def _update(self, samples: list[dict[str, Any]]) -> dict[str, float]:
-        out = self._trainer.train_step(samples)
+    def _update(self, samples: list[Any]) -> dict[str, float]:
+        group = self._group
+        self._task.next_pass = group.rank
+        # A process that the last batches of an epoch leave without a share does a pass that counts nothing.
+        out = self._trainer.train_step(samples[group.rank :: group.size] or [None])
         if out is None or not math.isfinite(out["loss"]):
             raise NonFinite("loss is not finite")
         return {
@@ -150,19 +189,31 @@ class Session:
         totals = {"loss": 0.0, "nll_loss": 0.0}
         tokens = 0.0
         batches = self._trainer.get_valid_iterator(split, disable_iterator_cache=True)
-        for sample in batches.next_epoch_itr(shuffle=False, set_dataset_epoch=False):
+        for number, sample in enumerate(batches.next_epoch_itr(shuffle=False, set_dataset_epoch=False)):
+            if number % self._group.size != self._group.rank:
+                continue
             self.check()
             out = self._trainer.valid_step(sample)
             tokens += float(out["sample_size"])
             for name in totals:
                 totals[name] += float(out[name]) * float(out["sample_size"])
-        return {"loss_bits": totals["loss"] / tokens, "nll_bits": totals["nll_loss"] / tokens}
+        loss, nll, tokens = self._group.total(totals["loss"], totals["nll_loss"], tokens)
+        return {"loss_bits": loss / tokens, "nll_bits": nll / tokens}
 
     def translate(self, split: str, decode: Decode) -> list[str]:
         """Give one translation a source sentence, as BPE tokens, in corpus order."""
         model = self._trainer.get_model()
         model.eval()
-        return translate(model, self._task, split, decode, self.device, self.check)
+        own = translate(model, self._task, split, decode, self.device, self.check, self._group.rank, self._group.size)
+        found = self._group.union(own)
+        return [found[index] for index in range(len(found))]
+
+    def heard(self) -> Any:
+        """Wait for what the first of the run's processes says."""
+        return self._group.tell()
+
+    def close(self) -> None:
+        """Let go of what else was started; one process has nothing of the kind."""
 
     def state(self) -> dict[str, Any]:
         """Give everything that training needs to go on bit for bit: tensors and plain values only.
