@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -74,6 +75,7 @@ class Leader(Session):
             self._group.tell((name, arguments))
             yield
         except RuntimeError:
+            time.sleep(1)  # a broken connection is seen sooner than the end of the process behind it
             gone = [rank for rank, other in enumerate(self._others, 2) if other.poll() is not None]
             if not gone:
                 raise

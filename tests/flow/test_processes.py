@@ -28,7 +28,7 @@ def folder(arguments: list[str]) -> Path:
 
 def others(arguments: list[str]) -> list[int]:
     """Give the process numbers of a run's other processes."""
-    listed = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
     return [int(line.split()[0]) for line in listed if "backend.parallel" in line and str(folder(arguments)) in line]
 
 
@@ -80,8 +80,11 @@ def test_the_death_of_one_process_fails_the_run_and_leaves_none(tmp_path: Path) 
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and not (others(arguments) and list(rundir.rows(folder(arguments)))):
         time.sleep(0.2)
-    os.kill(others(arguments)[0], signal.SIGKILL)
-    assert run.wait(60) == 1
+    try:
+        os.kill(others(arguments)[0], signal.SIGKILL)
+        assert run.wait(60) == 1
+    finally:
+        run.kill()
     status = rundir.read_status(folder(arguments))
     assert status and status["state"] == "failed" and "process 2 of 2" in status["reason"]
 
