@@ -20,7 +20,8 @@ USAGE = """usage: lnexp VERB [name=value ...]
   prepare     make the training data of a corpus (done by train where it is missing)
   train       train a run or a sweep; what is done is skipped, what was cut goes on
   eval        translate and score a trained run again:      lnexp eval RUN_FOLDER [decode=greedy]
-  status      what was wanted, is done, runs, diverged, failed:  lnexp status SWEEP
+  status      what was wanted, is done, runs, diverged, failed:  lnexp status SWEEP [--watch|--json]
+  clean       checkpoints of ended runs, listed or deleted: lnexp clean SWEEP [--keep best|none] [--yes]
   table       the results beside the paper's words:         lnexp table SWEEP [--format md|csv|latex|json]
   dashboard   one HTML page of curves and results:          lnexp dashboard SWEEP
 
@@ -124,9 +125,25 @@ def _eval(arguments: list[str]) -> int:
 
 
 def _status(arguments: list[str]) -> int:
-    from lnexp.report.status import status
+    from lnexp.report import status
 
-    print(status(_one(arguments, "a sweep or run folder"), _outputs()), end="")
+    flags, rest = _flags(arguments, "--watch", "--json")
+    path = _one(rest, "a sweep or run folder")
+    if len(flags) > 1:
+        raise UserError("--watch --json: need one of the two")
+    if "--watch" in flags:
+        status.watch(path, _outputs())
+    else:
+        print((status.data if "--json" in flags else status.status)(path, _outputs()), end="")
+    return 0
+
+
+def _clean(arguments: list[str]) -> int:
+    from lnexp.clean import clean
+
+    flags, rest = _flags(arguments, "--yes")
+    keep, rest = _option(rest, "--keep", "best")
+    clean(_one(rest, "a sweep or run folder"), keep, "--yes" in flags, _outputs())
     return 0
 
 
@@ -160,6 +177,20 @@ def _one(arguments: list[str], what: str) -> str:
     return arguments[0]
 
 
+def _flags(arguments: list[str], *known: str) -> tuple[set[str], list[str]]:
+    """Give the flags that are there, and what is left."""
+    return {a for a in arguments if a in known}, [a for a in arguments if a not in known]
+
+
+def _option(arguments: list[str], name: str, default: str) -> tuple[str, list[str]]:
+    """Give the value of `name VALUE` or `name=VALUE`, and what is left."""
+    rest = [part for a in arguments for part in (a.split("=", 1) if a.startswith(f"{name}=") else [a])]
+    if name not in rest:
+        return default, rest
+    at = rest.index(name)
+    return rest[at + 1] if at + 1 < len(rest) else "", rest[:at] + rest[at + 2 :]
+
+
 def _outputs() -> str:
     """Give the folder of sweeps, as conf/config.yaml takes it from the environment."""
     return os.environ.get("LNEXP_OUTPUTS", "outputs")
@@ -177,6 +208,7 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "train": _train,
     "eval": _eval,
     "status": _status,
+    "clean": _clean,
     "table": _table,
     "dashboard": _dashboard,
 }

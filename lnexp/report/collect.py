@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from lnexp import rundir
 from lnexp.config import Run
 from lnexp.errors import UserError
 from lnexp.report.frozen import read_config
+from lnexp.report.live import validations
 
 DAMAGED, MISSING = "damaged", "missing"
 # Every state a report knows, in the order in which it lists them.
@@ -73,8 +74,18 @@ class Result:
     @cached_property
     def rows(self) -> list[rundir.Row]:
         """metrics.jsonl, read when first asked for."""
+        return self._read_rows(lambda folder: [r for r in rundir.rows(folder) if isinstance(r.get("updates"), int)])
+
+    @cached_property
+    def _validations(self) -> list[rundir.Row]:
+        """The rows of validations alone: a table of 1,000 long runs has no time for the others."""
+        if "rows" in vars(self):
+            return [row for row in self.rows if row.get("split") == "valid"]
+        return self._read_rows(validations)
+
+    def _read_rows(self, read: Callable[[Path], list[rundir.Row]]) -> list[rundir.Row]:
         try:
-            return [row for row in rundir.rows(self.folder) if isinstance(row.get("updates"), int)]
+            return read(self.folder)
         except (ValueError, AttributeError, OSError) as error:
             raise UserError(f"{self.folder / 'metrics.jsonl'}: cannot be read as rows of JSON ({error})") from None
 
@@ -89,7 +100,8 @@ class Result:
 
     def series(self, split: str, name: str) -> list[tuple[int, float]]:
         """Give (updates, value) for every row of a split that has this field as a number."""
-        found = ((row["updates"], row.get(name)) for row in self.rows if row.get("split") == split)
+        rows = self._validations if split == "valid" else self.rows
+        found = ((row["updates"], row.get(name)) for row in rows if row.get("split") == split)
         return [(u, float(v)) for u, v in found if isinstance(v, int | float)]
 
 

@@ -16,6 +16,7 @@ from lnexp.config import Data, Decode, Model, Optim, Run, Schedule, Size
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
 FINGERPRINT = "5f0c2a9be1d4"
 UPDATES, PER_EPOCH = 1200, 300
+CHECKPOINTS = ("best.pt", "last.pt", "previous.pt")
 
 # (norm, warm-up) -> test BLEU of seed 1 and seed 2.
 BLEU = {
@@ -86,8 +87,9 @@ def write_run(
     metrics: list[dict[str, Any]] | None = None,
     scores: list[dict[str, Any]] | None = None,
     fingerprint: str = FINGERPRINT,
+    checkpoints: tuple[str, ...] = (),
 ) -> Path:
-    """Write one run folder by the contract."""
+    """Write one run folder by the contract; checkpoints are holes of a realistic size, which take no room."""
     folder.mkdir(parents=True)
     dump = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     (folder / "config.yaml").write_text(yaml.dump(asdict(config), Dumper=dump, sort_keys=False, allow_unicode=True))
@@ -99,6 +101,10 @@ def write_run(
     (folder / "metrics.jsonl").write_text("".join(json.dumps(rundir._finite(r)) + "\n" for r in metrics or []))
     if scores is not None:
         (folder / "scores.json").write_text(json.dumps(scores))
+    for name in checkpoints:
+        (folder / "checkpoints").mkdir(exist_ok=True)
+        with open(folder / "checkpoints" / name, "wb") as file:
+            file.truncate(38_190_000)
     return folder
 
 
@@ -117,8 +123,31 @@ def write_demo(outputs: Path) -> Path:
             if (norm, warmup, seed) == ("post", 0, 2):
                 reason = "gradient norm not finite at update 851"
                 metrics = rows(norm, warmup, seed, 900, broken=True)
-                write_run(sweep / name, config, "diverged", 900, reason, metrics, scores)
+                write_run(sweep / name, config, "diverged", 900, reason, metrics, scores, checkpoints=CHECKPOINTS)
             else:
-                write_run(sweep / name, config, metrics=rows(norm, warmup, seed), scores=scores)
+                metrics = rows(norm, warmup, seed)
+                write_run(sweep / name, config, metrics=metrics, scores=scores, checkpoints=CHECKPOINTS)
     (sweep / "sweep.json").write_text(json.dumps({"sweep": "demo", "wanted": wanted}))
+    return sweep
+
+
+def write_states(outputs: Path) -> Path:
+    """Write a run of every state, each with checkpoints and a left-over; whoever wants "running" to run locks it."""
+    sweep, wanted = outputs / "states", []
+    reasons = {"diverged": "gradient norm not finite at update 451", "failed": "RuntimeError: No space left on device",
+               "interrupted": "stopped by a signal; the same command goes on from the last checkpoint"}  # fmt: skip
+    states = {"done": UPDATES, "running": 550, "cut": 300, "damaged": UPDATES, "missing": 0}
+    for state, updates in (states | dict.fromkeys(reasons, 450)).items():
+        wanted.append({"folder": f"{state}-c0ffee", "overrides": []})
+        if state == "missing":
+            continue
+        scores = [score(31.4)] if state in ("done", "diverged", "damaged") else None
+        folder = write_run(
+            sweep / f"{state}-c0ffee", run("pre", 200, 1), {"cut": "running", "damaged": "done"}.get(state, state),
+            updates, reasons.get(state), rows("pre", 200, 1, updates + 50 * (state == "running")), scores,
+            checkpoints=(*CHECKPOINTS, "last.pt.tmp"),
+        )  # fmt: skip
+        if state == "damaged":
+            (folder / "scores.json").write_text("[")
+    (sweep / "sweep.json").write_text(json.dumps({"sweep": "states", "wanted": wanted}))
     return sweep

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import fake_outputs
 import pytest
 
+from lnexp.clean import clean
+from lnexp.guard import lock
 from lnexp.report import dashboard, table
 from lnexp.report.collect import collect
+from lnexp.report.status import data, status
 
 EXPECTED = Path(__file__).parent / "expected"
 
@@ -40,6 +44,23 @@ def test_summary(demo: Path) -> None:
 
 def test_status(demo: Path) -> None:
     same("status.txt", table.status(demo))
+
+
+@pytest.mark.parametrize(("name", "write"), [("status_states.txt", status), ("status_states.json", data)])
+def test_status_of_every_state(name: str, write: Callable[[str, Path], str]) -> None:
+    sweep = fake_outputs.write_states(Path("outputs"))
+    with lock(sweep / "running-c0ffee"):
+        text = write("states", Path("outputs"))
+    # The size of a config grows with every new setting; those of checkpoints stay.
+    same(name, re.sub(r'"bytes": \d+', '"bytes": 0', text))
+
+
+@pytest.mark.parametrize(("keep", "yes"), [("best", False), ("none", False), ("best", True), ("none", True)])
+def test_clean(keep: str, yes: bool) -> None:
+    sweep, said = fake_outputs.write_states(Path("outputs")), []
+    with lock(sweep / "running-c0ffee"):
+        clean("states", keep, yes, Path("outputs"), said.append)
+    same(f"clean_{keep}{'_yes' if yes else ''}.txt", "\n".join(said) + "\n")
 
 
 def test_dashboard_data(demo: Path) -> None:
