@@ -81,10 +81,10 @@ def check(run: Run) -> None:
     choice("devices.precision", "fp32")
     need(run.devices.threads >= 0, "devices.threads", "need >= 0 (0 = shared fairly)")
     need(run.devices.max_tokens >= 0, "devices.max_tokens", "need >= 0 (0 = no accumulation)")
-    need(run.devices.processes >= 1, "devices.processes", "need >= 1")
-    need(run.devices.processes <= run.tokens_per_update, "devices.processes", "need fewer than tokens_per_update")
     need(0 <= run.seed < 2**31, "seed", "need 0 <= seed < 2147483648")
     need(run.tokens_per_update >= 1, "tokens_per_update", "need >= 1")
+    rule = f"need >= 1 and at most tokens_per_update={run.tokens_per_update}"
+    need(1 <= run.devices.processes <= run.tokens_per_update, "devices.processes", rule)
     for name in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every"):
         need(0 <= getattr(run, name) < inf, name, "need >= 0 (0 = none)")
     need(run.log_every >= 1, "log_every", "need >= 1")

@@ -1,17 +1,12 @@
-"""Checkpoints that nobody needs any more: `trim` as a run ends (the setting `keep`), `lnexp clean` afterwards.
+"""`lnexp clean`: list the checkpoints that ended runs no longer need, and delete them when told to.
 
-In: a run folder, or a sweep of them, and what is to stay: "best" = best.pt, "none" = nothing once the run is scored.
-Files go only where a run has ended (done, diverged), and only those that training itself made: a run that can still go
-on keeps what it goes on from, and a file or folder that is a link is let be.
+A run that can still go on keeps what it goes on from, and a file or folder that is a link is let be.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from lnexp import rundir
@@ -20,46 +15,8 @@ from lnexp.guard import lock
 from lnexp.report import live, wording
 from lnexp.report.collect import find
 from lnexp.report.status import STATES, standings
-
-ENDED = ("done", "diverged")
-BEST = "best.pt"
-MADE = (BEST, "last.pt", "previous.pt", "next.pt")
-"""What training puts into checkpoints/; a file of any other name is somebody's own."""
-
-
-@dataclass(frozen=True)
-class Spare:
-    """A file that may go."""
-
-    path: Path
-    size: int
-
-
-def trim(folder: Path, keep: str) -> None:
-    """Delete what `keep` does not name, once status.json says that the run has ended; the caller has its lock.
-
-    A file that cannot be deleted is left for `lnexp clean`, which says so: the run has ended well all the same.
-    """
-    status = rundir.read_status(folder)
-    if keep != "all" and status and status["state"] in ENDED:
-        for file in spare(folder, keep):
-            with suppress(OSError):
-                file.path.unlink()
-
-
-def spare(folder: Path, keep: str) -> list[Spare]:
-    """List what may go of a run that has ended. Without scores best.pt stays, whatever `keep` says."""
-    stays = () if keep == "none" and _scored(folder) else (BEST,)
-    found = []
-    for place in (folder, folder / "checkpoints"):
-        if place.is_symlink() or not place.is_dir():
-            continue
-        with os.scandir(place) as entries:
-            for entry in sorted(entries, key=lambda e: e.name):
-                made = place != folder and entry.name in MADE and entry.name not in stays
-                if (made or entry.name.endswith(".tmp")) and entry.is_file(follow_symlinks=False):
-                    found.append(Spare(Path(entry.path), entry.stat(follow_symlinks=False).st_size))
-    return found
+from lnexp.retention import BEST, Spare, scored, spare
+from lnexp.rundir import ENDED
 
 
 def clean(
@@ -89,7 +46,7 @@ def clean(
             continue
         except OSError as error:
             raise UserError(f"{error.filename or run.folder}: cannot be deleted ({error.strerror})") from None
-        if keep == "none" and (run.folder / "checkpoints" / BEST).is_file() and not _scored(run.folder):
+        if keep == "none" and (run.folder / "checkpoints" / BEST).is_file() and not scored(run.folder):
             unscored.append(wording.plain(run.folder.name, 100))
     for name in unscored:
         say(f"{name}: has no scores yet, its {BEST} stays")
@@ -119,10 +76,6 @@ def _check_links(sweep: Path, run: Path) -> None:
     for place in (*inside, run / "checkpoints", run / ".lock"):
         if place.is_symlink():
             raise UserError(f"{place}: is a link, which is not followed")
-
-
-def _scored(run: Path) -> bool:
-    return (run / "scores.json").is_file()
 
 
 def _free(run: Path, keep: str) -> Iterator[Spare]:

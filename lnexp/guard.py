@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lnexp.errors import UserError
+from lnexp.rundir import STALE_S
 
 BEAT_S = 10.0
 """Between two signs of life in a lock file."""
-STALE_S = 60.0
-"""Without one for so long a process of another machine counts as gone."""
 
 
 class Interrupted(BaseException):

@@ -35,6 +35,10 @@ FIELDS = {
     "tokens_per_s": ("target tokens a second", "1/s"),
 }
 STATES = ("running", "done", "diverged", "failed", "interrupted")
+ENDED = ("done", "diverged")
+"""States that nothing comes after; a diverged run is a result."""
+STALE_S = 60.0
+"""Without a sign of life in .lock for so long a process of another machine counts as gone."""
 
 Row = dict[str, Any]
 

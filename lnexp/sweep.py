@@ -13,8 +13,8 @@ from lnexp.config import Run
 from lnexp.console import say, watch
 from lnexp.data.prepare import Prepared, prepare
 from lnexp.launch import Plan
-from lnexp.rundir import read_status
-from lnexp.train import ENDED, again
+from lnexp.rundir import ENDED, read_status
+from lnexp.train import again
 
 
 def run_all(arguments: list[str]) -> int:

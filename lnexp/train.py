@@ -22,6 +22,7 @@ from lnexp.environment import environment
 from lnexp.errors import UserError
 from lnexp.guard import Interrupted, Stop, lock, log_file
 from lnexp.progress import Progress, Window
+from lnexp.retention import trim
 
 if TYPE_CHECKING:
     from lnexp.backend.session import Session
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from lnexp.track.sink import Sink
 
 Say = Callable[[str], None]
-ENDED = ("done", "diverged")
 SAVE_EVERY_S = 60.0
 """Training time between two checkpoints besides those at validations; what a kill can cost."""
 CHANCE = 0.9
@@ -46,7 +46,7 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder, say), log_file(folder):
         state = _take_over(run, folder)
-        if state in ENDED or (state == "failed" and not again(run, folder)):
+        if state in rundir.ENDED or (state == "failed" and not again(run, folder)):
             more = "retry=failed tries it again" if state == "failed" else "nothing to train"
             say(f"{folder.name}: {state} already, {more}")
             return state
@@ -118,6 +118,7 @@ class _Training:
             state = "diverged" if reason else "done"
             sink.finish(state, scores)
         self.end(state, reason)
+        trim(folder, run.keep)
         return state
 
     def end(self, state: str, reason: str | None) -> None:

@@ -16,10 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lnexp.rundir import Row
+from lnexp.rundir import STALE_S, Row
 
-STALE_S = 60.0
-"""As in guard.py: a process on another machine that has not touched its lock for so long is gone."""
 TAIL = 8192
 """Bytes of metrics.jsonl that tell the last rows and the speed: some 40 rows."""
 

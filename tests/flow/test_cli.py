@@ -166,7 +166,7 @@ def test_a_failed_job_does_not_stop_a_sweep(monkeypatch: pytest.MonkeyPatch, cap
     monkeypatch.setattr("lnexp.train.train", sometimes)
     assert main(["train", "-m", *SMALL, "seed=1,2,3"]) == 1
     out, err = capsys.readouterr()
-    assert "failed: out of luck\n" in out and out.endswith("/adhoc: 2 done, 1 failed\n")
+    assert "failed: out of luck; retry=failed tries it again\n" in out and out.endswith("/adhoc: 2 done, 1 failed\n")
     assert "Traceback" not in out + err
 
 

@@ -28,8 +28,9 @@ def folder(arguments: list[str]) -> Path:
 
 def others(arguments: list[str]) -> list[int]:
     """Give the process numbers of a run's other processes."""
-    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [int(line.split()[0]) for line in listed if "backend.parallel" in line and str(folder(arguments)) in line]
+    listed = subprocess.run(["ps", "-ww", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
+    mine = [line for line in listed.splitlines() if "backend.parallel" in line and str(folder(arguments)) in line]
+    return [int(line.split()[0]) for line in mine]
 
 
 def test_two_processes_take_the_path_of_one() -> None:

@@ -13,9 +13,9 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 import fake_outputs as fake
 
-from lnexp import clean, guard, rundir
+from lnexp import clean, guard, retention, rundir
 from lnexp.cli import main
-from lnexp.train import ENDED
+from lnexp.rundir import ENDED
 
 ALL = {"best.pt", "last.pt", "previous.pt", "next.pt", "last.pt.tmp", "own.pt"}
 SCORES = [fake.score(20.0)]
@@ -65,7 +65,7 @@ def test_trim_leaves_the_same_as_clean(tmp_path: Path, state: str, keep: str) ->
     run = ended(tmp_path / "a", state)
     before = files(run)
     with guard.lock(run):  # as train has it
-        clean.trim(run, keep)
+        retention.trim(run, keep)
     assert files(run) == before - (gone(keep) if keep != "all" else set())
 
 
@@ -76,7 +76,7 @@ def test_trim_touches_nothing_of_a_run_that_has_not_ended(tmp_path: Path, keep: 
     if state is None:
         (run / "status.json").unlink()
     before = files(run)
-    clean.trim(run, keep)
+    retention.trim(run, keep)
     assert files(run) == before
 
 
@@ -84,7 +84,7 @@ def test_trim_ends_well_where_nothing_can_be_deleted(tmp_path: Path, monkeypatch
     run = ended(tmp_path / "a")
     monkeypatch.setattr(Path, "unlink", denied)
     before = files(run)
-    clean.trim(run, "none")
+    retention.trim(run, "none")
     assert files(run) == before
 
 
@@ -98,7 +98,7 @@ def test_without_scores_best_stays(tmp_path: Path) -> None:
 
 def test_a_run_without_checkpoints(tmp_path: Path) -> None:
     run = fake.write_run(tmp_path / "a", fake.run("pre", 200, 1))
-    clean.trim(run, "none")
+    retention.trim(run, "none")
     assert cleaned(run) == ["a: 0 files of 0 runs, 0.0 MB: nothing to delete"]
 
 
@@ -166,7 +166,7 @@ def test_no_link_is_followed(tmp_path: Path, place: str, yes: bool) -> None:
     assert f"passed over: {run / place}: is a link, which is not followed" in said
     assert said[-1].startswith("s: 6 files of 1 run, ")
     assert elsewhere.read_text() == "precious" if place == ".lock" else files(elsewhere) == before
-    clean.trim(run, "none")  # of a run whose checkpoints lie elsewhere training deletes nothing either
+    retention.trim(run, "none")  # of a run whose checkpoints lie elsewhere training deletes nothing either
     if place == "checkpoints":
         assert files(elsewhere) == before
 
@@ -192,7 +192,7 @@ def test_a_file_that_is_a_link_or_no_file_stays(tmp_path: Path) -> None:
     (run / "checkpoints" / "previous.pt").mkdir()
     os.mkfifo(run / "checkpoints" / "next.pt")
     cleaned(run)
-    clean.trim(run, "none")
+    retention.trim(run, "none")
     assert (tmp_path / "precious").exists()
     assert {"last.pt", "previous.pt", "next.pt"} <= {p.name for p in (run / "checkpoints").iterdir()}
 
@@ -250,8 +250,7 @@ def test_a_file_that_cannot_be_deleted_is_said(
 def test_names_and_states_are_those_of_training() -> None:
     from lnexp.backend import checkpoint
 
-    assert clean.ENDED == ENDED
-    assert {checkpoint.BEST, checkpoint.LAST, checkpoint.PREVIOUS} <= set(clean.MADE)
+    assert {checkpoint.BEST, checkpoint.LAST, checkpoint.PREVIOUS} <= set(retention.MADE)
 
 
 @pytest.fixture

@@ -196,6 +196,7 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"data.limits_on": "words"}, ("data.limits_on=words", "subwords, tokens")),
     ({"data.valid_every": 1}, ("data.valid_every=1", ">= 2")),
     ({"retry": "all"}, ("retry=all", "none, failed")),
+    *(({"devices.processes": n}, (f"devices.processes={n}", ">= 1 and at most")) for n in (0, -1, 9999)),
     ({"keep": "some"}, ("keep=some", "all, best, none")),
     ({"data.subwords": "wordpiece"}, ("data.subwords=wordpiece", "bpe, sentencepiece")),
     ({"data.subwords": "sentencepiece"}, ("data.pieces=0", ">= 1")),
