@@ -53,6 +53,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"lnexp {verb}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        print(f"lnexp {verb}: stopped", file=sys.stderr)
         return 130
     except BrokenPipeError:
         return 0

@@ -195,7 +195,7 @@ class Run:
 _NOT_IDENTITY = {
     "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry", "keep",
     "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
-    "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
+    "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def translate(session: Session, data: Prepared, run: Run, split: str, decode: De
     lines = list(detokenize(tokens, lang)) if run.data.tokenizer == "moses" else tokens
     # Lower-cased models can only be scored without case; the signature says so (case:lc).
     scores = [
-        score.sacrebleu(lines, data.raw(split, lang), lowercase=run.data.lowercase),
+        score.sacrebleu(lines, data.raw(split, lang), lowercase=run.data.lowercase, lang=lang),
         score.tokenized_bleu(tokens, data.tokenized(split, lang)),
     ]
     return Translation(lines, scores)
@@ -107,7 +107,9 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     run = load(folder / "config.yaml")
     checkpoint = folder / "checkpoints" / "best.pt"
     if not checkpoint.exists():
-        raise UserError(f"{folder}: no checkpoints/best.pt to translate with; train the run first")
+        raise UserError(
+            f"{folder}: no checkpoints/best.pt to translate with; train the run first (or it was deleted: keep, clean)"
+        )
     from lnexp.backend import open_session
     from lnexp.backend.checkpoint import read
     from lnexp.data.prepare import prepare

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU
 
+# Written without spaces between words. sacreBLEU's own choice for Japanese and Korean wants a morphological analyser
+# that is not installed with it; characters need none, and the signature names them.
+_TOKENIZERS = {"zh": "zh", "ja": "char", "ko": "char", "th": "char"}
+
 
 @dataclass(frozen=True)
 class Bleu:
@@ -20,9 +24,10 @@ class Bleu:
     n_sentences: int
 
 
-def sacrebleu(hypotheses: list[str], references: list[str], lowercase: bool = False) -> Bleu:
-    """Score detokenised text with sacreBLEU's own tokeniser (13a)."""
-    return _bleu("sacrebleu", BLEU(lowercase=lowercase), hypotheses, references)
+def sacrebleu(hypotheses: list[str], references: list[str], lowercase: bool = False, lang: str = "") -> Bleu:
+    """Score detokenised text with sacreBLEU's own tokeniser: 13a, or what the target language needs."""
+    tokenizer = _TOKENIZERS.get(lang, "13a")
+    return _bleu("sacrebleu", BLEU(lowercase=lowercase, tokenize=tokenizer), hypotheses, references)
 
 
 def tokenized_bleu(hypotheses: list[str], references: list[str]) -> Bleu:

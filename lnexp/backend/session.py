@@ -87,6 +87,11 @@ class Session:
         self._group = group or Group()
         self.device = device_of(run, self._group.rank)
         self._passes = run.passes
+        for split in ("valid", "test"):
+            longest = max(data.manifest["splits"][split]["longest"].values())
+            if longest > MAX_POSITIONS:
+                place = f"a sentence of {longest:,} tokens with its end, the model has {MAX_POSITIONS:,} positions"
+                raise UserError(f"data={run.data.name}: {split} has {place}: take it out or cut it")
         self._task = self._open_task(data)
         utils.set_torch_seed(run.seed)
         model = build_model(run.size, run.model, self._task)
@@ -202,6 +207,10 @@ class Session:
 
     def translate(self, split: str, decode: Decode) -> list[str]:
         """Give one translation a source sentence, as BPE tokens, in corpus order."""
+        longest = int(self._task.dataset(split).src_sizes.max())
+        if longest > decode.max_tokens:
+            rule = f"need at least {longest}, the longest source sentence of {split}"
+            raise UserError(f"decode.max_tokens={decode.max_tokens}: {rule}")
         model = self._trainer.get_model()
         model.eval()
         own = translate(model, self._task, split, decode, self.device, self.check, self._group.rank, self._group.size)

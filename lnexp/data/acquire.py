@@ -5,7 +5,7 @@ In: a `Published`, the user's folder or none. Out: the path of every raw file. W
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from lnexp.data import archive, fetch
@@ -46,7 +46,10 @@ def acquire(
                 continue
             path = _packed(bundle, local) if local else None
             if path is None:
-                path = _fetched(bundle, archives, wanted.licence, say)
+                try:
+                    path = _fetched(bundle, archives, wanted.licence, say)
+                except UserError as error:
+                    raise UserError(f"{error}; the corpus needs {_names(wanted.bundles)}") from None
             elif standard:
                 _verify(bundle, path)
             say(f"data: unpacking {path}")
@@ -80,12 +83,17 @@ def _need_all(wanted: Published, local: Path) -> None:
     missing = []
     for bundle in wanted.bundles:
         if not _packed(bundle, local) and not _unpacked(bundle, local):
-            names = " or ".join(dict.fromkeys(copy.remote.name for copy in bundle.copies))
+            names = _names([bundle])
             files = [file for file in bundle.files if not archive.find(local, file)]
             more = f" and {len(files) - 2} more" if len(files) > 2 else ""
             missing.append(f"{names} (or unpacked {', '.join(files[:2])}{more})")
     if missing:
         raise UserError(f"data.local={local}: missing {'; '.join(missing)}: put the archives or these files there")
+
+
+def _names(bundles: Iterable[Bundle]) -> str:
+    """Name archives, alternatives with "or"."""
+    return ", ".join(" or ".join(dict.fromkeys(copy.remote.name for copy in b.copies)) for b in bundles)
 
 
 def _verify(bundle: Bundle, path: Path) -> None:

@@ -70,11 +70,13 @@ def extract(archive: Path, wanted: Mapping[str, Path], *, most_bytes: int, most_
 def find(folder: Path, name: str) -> Path | None:
     """Find the file of that name, plain before .gz before .xz, in the folder or up to four folders down.
 
-    Links count as long as they stay inside the folder. Two different files of one name are a fault.
+    Links count: a store that is shared is often linked. Two different files of one name are a fault.
     """
     top = folder.resolve()
+    if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+        raise UserError(f"{folder}: cannot be looked into (Permission denied): check its permissions")
     for suffix in ("", ".gz", ".xz"):
-        found = [path for path in _files(top) if path.name == name + suffix and _inside(path, top)]
+        found = [path for path in _files(top) if path.name == name + suffix and path.is_file()]
         for other in found[1:]:
             two = " and ".join(str(path.relative_to(top)) for path in (found[0], other))
             try:
@@ -89,15 +91,17 @@ def find(folder: Path, name: str) -> Path | None:
 
 
 def _files(top: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(top):
+    seen = set()
+    for parent, folders, names in os.walk(top, followlinks=True):
+        place = Path(parent).resolve()
+        if place in seen:  # a link back up, or to where another led
+            folders.clear()
+            continue
+        seen.add(place)
         folders.sort()
         if len(Path(parent).relative_to(top).parts) == _DEPTH:
             folders.clear()
         yield from (Path(parent, name) for name in sorted(names))
-
-
-def _inside(path: Path, top: Path) -> bool:
-    return path.is_file() and path.resolve().is_relative_to(top)
 
 
 def _plain(path: Path) -> IO[bytes]:

@@ -259,7 +259,7 @@ class Segmenter:
         header = codes[:1] if codes and codes[0].startswith("#version:") else []
         version = re.sub(r"(\.0+)*$", "", header[0].split()[-1]) if header else "0.1"
         if version not in ("0.1", "0.2"):
-            raise UserError(f"codes line 1: {header[0]!r}: need version 0.1 or 0.2; learn the codes again")
+            raise UserError(f"codes line 1: {header[0]!r}: need version 0.1 or 0.2")
         self._mark_apart = version == "0.1"  # the end-of-word mark is a symbol of its own
         lines = codes[len(header) :]
         while lines and not lines[-1]:
@@ -268,7 +268,7 @@ class Segmenter:
         for place, line in enumerate(lines, 1 + len(header)):
             symbols = line.strip("\r\n ").split(" ")
             if len(symbols) != 2:
-                raise UserError(f"codes line {place}: {line!r}: need two symbols, one space between; learn them again")
+                raise UserError(f"codes line {place}: {line!r}: need two symbols, one space between")
             self._ranks.setdefault((symbols[0], symbols[1]), len(self._ranks))  # of equals the first counts
         self.word = lru_cache(_CACHE)(self._cut)
 

@@ -7,8 +7,8 @@ and test keep every line. What a killed process had finished is found again: chu
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -22,12 +22,13 @@ from lnexp.config import Data
 from lnexp.data import oddities, stages, subwords
 from lnexp.data.binarise import NumbersFile, Vocabulary, build_vocabulary
 from lnexp.data.corpora import SPLITS, Corpus
+from lnexp.data.manifest import entry, unigram_bits
 from lnexp.data.pool import Pool
 from lnexp.data.progress import Progress
 from lnexp.data.stages import Chunk, Pair, Place
 from lnexp.errors import UserError
 from lnexp.files import write_text
-from lnexp.rundir import write_json
+from lnexp.rundir import read_json, write_json
 
 Say = Callable[[str], None]
 # Big enough that a process is busy for seconds, small enough that a dozen of them fit into memory: 20,000 pairs of
@@ -52,6 +53,7 @@ class Builder:
     def build(self, identity: Mapping[str, Any]) -> None:
         """Do all stages; `identity` (recipe, fingerprint) goes into the manifest as it is."""
         data, name = self._data, self._data.name
+        raw = self._raw_as_before()
         self._say(f"data: {name} {data.src}-{data.tgt}: tokenising ({data.tokenizer})")
         for split in reversed(self._splits):  # test first: it is small, and its faults are then said at once
             self._tokenise(split)
@@ -77,7 +79,20 @@ class Builder:
         for lang in self._langs:  # joined: shared embeddings need one numbering
             write_text(self.folder / f"dict.{lang}.txt", vocabulary.text())
         sides = {split: self._number(split, vocabulary) for split in SPLITS}
-        self._manifest(identity, vocabulary, sides)
+        if self._corpus.digests() != raw:
+            raise UserError(f"data={name}: the text was changed while it was read: run the command again")
+        self._manifest({**identity, "raw": raw}, vocabulary, sides)
+
+    def _raw_as_before(self) -> dict[str, str]:
+        """Hash the raw files; what an earlier attempt made of others is thrown away."""
+        path, raw = self._work / "raw.json", self._corpus.digests()
+        if path.exists() and read_json(path) != raw:
+            self._say("data: the text has changed since an earlier attempt was cut; beginning anew")
+            for name in ("tokens", "subwords", "done"):
+                shutil.rmtree(self._work / name)
+                (self._work / name).mkdir()
+        write_json(path, raw)
+        return raw
 
     def _tokenise(self, split: str) -> None:
         place = self._tokens[split]
@@ -120,8 +135,11 @@ class Builder:
             valid.write(0, lang, held)
         raw = [valid.lines(0, f"raw.{lang}") for lang in self._langs]
         pairs: list[Pair] = list(zip(*raw, strict=True))
-        np.save(valid.path(0, "marks.npy"), oddities.marks(pairs))
         kept = len(pairs)
+        if not kept:
+            train_pairs = f"train has {self._total('train', 'kept'):,} pairs that stay"
+            raise UserError(f"data.valid_every={every}: {train_pairs}, so none for validation: set it lower")
+        valid.write_marks(0, range(1, kept + 1), pairs)
         report = {"read": kept, "kept": kept, "dropped": {}, "seen": oddities.observe(1, pairs)}
         write_json(valid.path(0, "json"), report)
         self._reports["valid"] = [report]
@@ -174,7 +192,9 @@ class Builder:
                     progress.add(1)
             self._say(f"data: learning {data.bpe_merges:,} merges of joint BPE from {len(words):,} different words")
             with Progress("learning BPE", "merges", self._say) as progress:
-                subwords.learn_bpe(data, words, path, progress.reach)
+                learned = subwords.learn_bpe(data, words, path, progress.reach)
+            if learned < data.bpe_merges:
+                self._say(f"data: {learned:,} merges of {data.bpe_merges:,}: no further pair occurs twice")
         elif not path.exists():
             self._say(f"data: learning {data.pieces:,} sentencepiece pieces")
             subwords.learn_sentencepiece(data, self._training_lines(), path)
@@ -245,13 +265,12 @@ class Builder:
             "tgt": data.tgt,
             **identity,
             "standard": standard.version if standard else None,
-            "raw": self._corpus.digests(),
             "tools": {name: importlib.metadata.version(name) for name in ("lnexp", "sacremoses")},
             "splits": splits,
             "repeats": self._repeats(),
             "vocabulary": len(vocabulary),
             "target_unigram_bits": unigram_bits(*(sides[split][data.tgt].counts for split in SPLITS[:2])),
-            "files": {path.name: _entry(path) for path in sorted(self.folder.iterdir())},
+            "files": {path.name: entry(path) for path in sorted(self.folder.iterdir())},
         }
         if standard and standard.codes_sha256 and standard.is_standard(data) and data.bpe_merges == 10_000:
             same = manifest["files"][codes.name]["sha256"] == standard.codes_sha256
@@ -263,20 +282,15 @@ class Builder:
         write_json(self.folder / "manifest.json", manifest)
 
     def _repeats(self) -> dict[str, Any]:
-        marks = {}
+        """Count what stands in the data twice, by pair numbers of the raw text; held-out pairs are valid's alone."""
+        rows = {}
         for split in SPLITS:
-            paths = [self._tokens[split].path(n, "marks.npy") for n in range(len(self._reports[split]))]
-            marks[split] = np.concatenate([np.load(path) for path in paths])
-        return oddities.repeats(marks)
-
-
-def unigram_bits(train: np.ndarray, valid: np.ndarray) -> float:
-    """Bits a token of valid under the word frequencies of train (counts by number), add-one smoothed: what a model that
-    has learned nothing but frequencies reaches. A run that stays above it is at chance."""
-    smoothed = train + 1.0
-    return float(-(valid * np.log2(smoothed / smoothed.sum())).sum() / valid.sum())
-
-
-def _entry(path: Path) -> dict[str, Any]:
-    with open(path, "rb") as file:
-        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+            parts = [self._tokens[split].marks(number) for number, _ in self._parts(split)]
+            rows[split] = np.concatenate(parts)
+        if every := self._data.valid_every:
+            rows["train"] = rows["train"][np.arange(1, len(rows["train"]) + 1) % every != 0]
+        found = oddities.repeats({split: part[:, 1:] for split, part in rows.items()})
+        for split, counts in found.items():
+            for count in counts.values():
+                count["numbers"] = [int(rows[split][number - 1, 0]) for number in count["numbers"]]
+        return found

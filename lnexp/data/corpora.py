@@ -11,11 +11,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 
 from lnexp.config import Data
 from lnexp.data import acquire, lines, published
+from lnexp.data.lines import RawFile
 from lnexp.errors import UserError
 
 Say = Callable[[str], None]
@@ -28,11 +29,11 @@ _TOY_SIZES = {"train": 6000, "valid": 200, "test": 200}
 
 @dataclass(frozen=True)
 class Corpus:
-    """Raw text, by name: "train.de" gives the German lines of train, as they are in the files."""
+    """Raw text, by name: "train.de" is the German side of train, in one file or several, as it is in them."""
 
     src: str
     tgt: str
-    lines: Callable[[str], Iterator[str]]
+    sides: Callable[[str], list[RawFile]]
     digests: Callable[[], dict[str, str]]
     """sha256 of each raw file, by its name."""
     straight_apostrophes: tuple[str, ...] = ()
@@ -40,18 +41,23 @@ class Corpus:
     standard: published.Published | None = None
     """What the counts are held against; None where there is no standard, or it was waived."""
 
+    def lines(self, name: str) -> Iterator[str]:
+        """Give one side of a split."""
+        return chain.from_iterable(file.lines() for file in self.sides(name))
+
     def pairs(self, split: str) -> Iterator[tuple[str, str]]:
-        """Give (source, target); UserError where one side is longer than the other."""
-        names = [f"{split}.{lang}" for lang in (self.src, self.tgt)]
-        read = [0, 0]
-        for src, tgt in zip_longest(*map(self.lines, names)):
-            read[0] += src is not None
-            read[1] += tgt is not None
-            if src is not None and tgt is not None:
-                yield src, tgt
-        if read[0] != read[1]:
-            has = f"{names[0]} has {read[0]:,} lines and {names[1]} has {read[1]:,}"
-            raise UserError(f"{has}: both sides need one sentence a line, as many on each")
+        """Give (source, target); UserError where one side of a file is longer than the other."""
+        both = (self.sides(f"{split}.{lang}") for lang in (self.src, self.tgt))
+        for src_file, tgt_file in zip(*both, strict=True):
+            read = [0, 0]
+            for src, tgt in zip_longest(src_file.lines(), tgt_file.lines()):
+                read[0] += src is not None
+                read[1] += tgt is not None
+                if src is not None and tgt is not None:
+                    yield src, tgt
+            if read[0] != read[1]:
+                has = f"{src_file.name} has {read[0]:,} lines and {tgt_file.name} has {read[1]:,}"
+                raise UserError(f"{has}: both sides need one sentence a line, as many on each")
 
 
 @dataclass(frozen=True)
@@ -79,11 +85,12 @@ def open_corpus(data: Data) -> Source:
     _refuse({"local": data.local}, "only for iwslt14_deen and wmt14_ende; your own files go with data=bitext")
     if data.name in SHIPPED:
         _refuse(own, f"{data.name} has its own text; your own files go with data=bitext")
+        _refuse({"valid_every": data.valid_every}, f"{data.name} has a validation set of its own: need 0")
         return _toy(data) if data.name == "toy_copy" else _tatoeba(data)
     return _bitext(data, own)
 
 
-def _refuse(values: dict[str, str | None], rule: str) -> None:
+def _refuse(values: Mapping[str, str | int | None], rule: str) -> None:
     for name, value in values.items():
         if value:
             raise UserError(f"data.{name}={value}: {rule}")
@@ -91,6 +98,11 @@ def _refuse(values: dict[str, str | None], rule: str) -> None:
 
 def _published(data: Data) -> Source:
     wanted = published.CORPORA[data.name](data.src, data.tgt)
+    has_valid = f"valid.{data.src}" in wanted.sides
+    if has_valid == bool(data.valid_every):
+        need = "need 0" if has_valid else "it is made of every n-th training pair, as the recipe's 23"
+        there = "a validation set of its own" if has_valid else "no validation set of its own"
+        raise UserError(f"data.valid_every={data.valid_every}: {data.name} has {there}: {need}")
     local = None if data.local is None else _folder("data.local", data.local)
 
     def digests() -> dict[str, str]:
@@ -101,7 +113,7 @@ def _published(data: Data) -> Source:
         where = acquire.acquire(wanted, local, archives / data.name, raw, data.standard, say)
         standard = wanted if data.standard else None
         hashes = partial(_hashes, where)
-        return Corpus(data.src, data.tgt, partial(wanted.lines, where), hashes, wanted.straight_apostrophes, standard)
+        return Corpus(data.src, data.tgt, partial(wanted.files, where), hashes, wanted.straight_apostrophes, standard)
 
     return Source(digests, get)
 
@@ -133,8 +145,12 @@ def _tatoeba(data: Data) -> Source:
 
 
 def _from_files(data: Data, files: dict[str, Path]) -> Source:
-    corpus = Corpus(data.src, data.tgt, lambda name: lines.read_lines(files[name]), partial(_hashes, files))
+    corpus = Corpus(data.src, data.tgt, lambda name: [_raw_file(files[name])], partial(_hashes, files))
     return Source(corpus.digests, lambda *_: corpus)
+
+
+def _raw_file(path: Path) -> RawFile:
+    return RawFile(str(path), lambda: lines.read_lines(path))
 
 
 def _hashes(files: Mapping[str, Path]) -> dict[str, str]:
@@ -153,7 +169,7 @@ def _file(setting: str, value: str, lang: str) -> Path:
     if found is None:
         raise UserError(f"{setting}={value}: no file {tried[0]}, nor with .gz or .xz: check the path and the language")
     if found.stat().st_size == 0:
-        raise UserError(f"{found} is empty: need one sentence a line")
+        raise UserError(f"{found} is empty: there is nothing to read in it")
     return found
 
 
@@ -174,10 +190,10 @@ def _folder(setting: str, value: str) -> Path:
 def _toy(data: Data) -> Source:
     """Both languages are the same text: the target copies the source."""
 
-    def side(name: str) -> Iterator[str]:
+    def side(name: str) -> list[RawFile]:
         split = name.partition(".")[0]
         start = sum(_TOY_SIZES[earlier] for earlier in SPLITS[: SPLITS.index(split)])
-        return iter(_toy_lines()[start : start + _TOY_SIZES[split]])
+        return [RawFile(name, lambda: iter(_toy_lines()[start : start + _TOY_SIZES[split]]))]
 
     def digests() -> dict[str, str]:
         return {"toy_copy": hashlib.sha256("\n".join(_toy_lines()).encode()).hexdigest()}

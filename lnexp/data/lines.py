@@ -11,6 +11,7 @@ import hashlib
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -20,8 +21,23 @@ from lnexp.errors import UserError
 Result = TypeVar("Result")
 PACKED = ("", ".gz", ".xz")
 _BOM = b"\xef\xbb\xbf"
+_OTHER_KINDS = {
+    b"\xff\xfe": "looks like UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "looks like UTF-16: convert it to UTF-8",
+    b"\x1f\x8b": "is packed with gzip: let its name end in .gz",
+    b"\xfd7zXZ": "is packed with xz: let its name end in .xz",
+    b"BZh": "is packed with bzip2: unpack it",
+}
 # A line this long is a file without line ends; it is refused before it fills the memory.
 _MOST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """The lines of a file, and what to call it in messages."""
+
+    name: str
+    lines: Callable[[], Iterator[str]]
 
 
 def read_lines(path: Path) -> Iterator[str]:
@@ -29,6 +45,9 @@ def read_lines(path: Path) -> Iterator[str]:
     number = 0
     for number, raw in enumerate(_raw_lines(path), 1):
         if number == 1:
+            for head, what in _OTHER_KINDS.items():
+                if raw.startswith(head):
+                    raise UserError(f"{path}: {what}")
             raw = raw.removeprefix(_BOM)
             if not raw:  # a mark and nothing else
                 number = 0
@@ -41,7 +60,7 @@ def read_lines(path: Path) -> Iterator[str]:
             raise UserError(f"{path}, line {number:,}: not valid UTF-8: convert the file to UTF-8") from None
         yield line.removesuffix("\n").removesuffix("\r")
     if number == 0:
-        raise UserError(f"{path} is empty: need one sentence a line")
+        raise UserError(f"{path} is empty: there is nothing to read in it")
 
 
 def sha256(path: Path) -> str:

@@ -1,8 +1,12 @@
-"""A manifest in words: what a prepared corpus holds, what was left out and what a person should know about it."""
+"""The manifest of prepared data: two of its figures, and all of it in words for a person."""
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from lnexp.data import oddities
 from lnexp.data.published import CORPORA
@@ -33,3 +37,16 @@ def notes(manifest: dict[str, Any]) -> list[str]:
     for split, counts in manifest["splits"].items():
         found += oddities.describe(split, counts["seen"], manifest["repeats"].get(split), counts["read"])
     return found
+
+
+def unigram_bits(train: np.ndarray, valid: np.ndarray) -> float:
+    """Bits a token of valid under the word frequencies of train (counts by number), add-one smoothed: what a model that
+    has learned nothing but frequencies reaches. A run that stays above it is at chance."""
+    smoothed = train + 1.0
+    return float(-(valid * np.log2(smoothed / smoothed.sum())).sum() / valid.sum())
+
+
+def entry(path: Path) -> dict[str, Any]:
+    """Give the manifest's entry of a file."""
+    with open(path, "rb") as file:
+        return {"bytes": path.stat().st_size, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}

@@ -95,6 +95,8 @@ def prepare(data: Data, cache: Path, say: Say = print, workers: int = 1) -> Prep
             return _make(data, source, folder, mark, say, workers, alone)
     except ChildProcessError as error:
         raise UserError(str(error)) from None
+    except BrokenPipeError:  # of whoever reads what is said
+        raise
     except OSError as error:
         reason = error.strerror or str(error)
         raise UserError(

@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lnexp.config import Data
 from lnexp.data.fetch import Remote
-from lnexp.data.lines import read_lines
+from lnexp.data.lines import RawFile, read_lines
 from lnexp.errors import UserError
 
 Reader = Callable[[Iterable[str]], Iterator[str]]
@@ -51,19 +52,22 @@ class Published:
     codes_sha256: str | None = None
     """Of the codes that the reference preparation learned with 10,000 merges."""
 
-    def lines(self, where: Mapping[str, Path], name: str) -> Iterator[str]:
-        """Give the raw lines of one side of a split."""
-        for file, reader in self.sides[name]:
-            empty = True
-            for line in reader(read_lines(where[file])):
-                empty = False
-                yield line
-            if empty:
-                raise UserError(f"{where[file]}: no sentence in it: need the file as it was published")
+    def files(self, where: Mapping[str, Path], name: str) -> list[RawFile]:
+        """Give the raw files of one side of a split, each as its lines."""
+        return [RawFile(str(where[file]), partial(_lines, where[file], reader)) for file, reader in self.sides[name]]
 
     def is_standard(self, data: Data) -> bool:
         """Say whether the recipe is the one under which the standard numbers were counted."""
         return all(getattr(data, name) == value for name, value in self.recipe.items())
+
+
+def _lines(path: Path, reader: Reader) -> Iterator[str]:
+    empty = True
+    for line in reader(read_lines(path)):
+        empty = False
+        yield line
+    if empty:
+        raise UserError(f"{path}: no sentence in it: need the file as it was published")
 
 
 def train_tags(lines: Iterable[str]) -> Iterator[str]:

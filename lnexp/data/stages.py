@@ -57,6 +57,15 @@ class Place:
         text = self.path(number, what).read_bytes().decode()
         return text.removesuffix("\n").split("\n") if text else []
 
+    def write_marks(self, number: int, numbers: Sequence[int], pairs: Sequence[Pair]) -> None:
+        """Keep, for the count of repeats, each pair's number in the raw text and the hashes of its sides."""
+        rows = np.column_stack([np.array(numbers, dtype=np.uint64), oddities.marks(pairs)])
+        np.save(self.path(number, "marks.npy"), rows)
+
+    def marks(self, number: int) -> np.ndarray:
+        """Give them back: (pairs, 3)."""
+        return np.load(self.path(number, "marks.npy"))
+
     def write(self, number: int, what: str, lines: Sequence[str]) -> None:
         write_text(self.path(number, what), "".join(f"{line}\n" for line in lines))
 
@@ -67,8 +76,9 @@ def tokenise(data: Data, straight: bool, place: Place, chunk: Chunk) -> int:
     src, tgt = (_tokeniser(data, lang, straight, train) for lang in (data.src, data.tgt))
     kept: list[Pair] = []
     raw: list[Pair] = []
+    numbers: list[int] = []
     dropped: Counter[str] = Counter()
-    for pair in chunk.pairs:
+    for number, pair in enumerate(chunk.pairs, chunk.first):
         tokens = src(pair[0]), tgt(pair[1])
         reason = _reason(data, "tokens", tokens) if train else None
         if reason:
@@ -76,12 +86,13 @@ def tokenise(data: Data, straight: bool, place: Place, chunk: Chunk) -> int:
             continue
         kept.append(tokens)
         raw.append(pair)
+        numbers.append(number)
     lower = moses.lower if data.lowercase else str
     for side, lang in enumerate((data.src, data.tgt)):
         place.write(chunk.number, lang, [lower(pair[side]) for pair in kept])
         if not train or data.valid_every:
             place.write(chunk.number, f"raw.{lang}", [pair[side] for pair in raw])
-    np.save(place.path(chunk.number, "marks.npy"), oddities.marks(chunk.pairs))
+    place.write_marks(chunk.number, numbers, raw)
     seen = oddities.observe(chunk.first, chunk.pairs)
     report = {"read": len(chunk.pairs), "kept": len(kept), "dropped": dict(dropped), "seen": seen}
     write_json(place.path(chunk.number, "json"), report)

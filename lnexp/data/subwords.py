@@ -8,6 +8,7 @@ none           words as they are
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -35,13 +36,18 @@ def file_name(data: Data) -> str | None:
 def own_codes(path: str) -> list[str]:
     """Read a codes file of the user's; UserError where it is not one."""
     codes = list(read_lines(Path(path).expanduser()))
-    bpe.Segmenter(codes)
+    try:
+        bpe.Segmenter(codes)
+    except UserError as error:
+        raise UserError(f"data.codes={path}: {error}: give a codes file as subword-nmt writes it") from None
     return codes
 
 
-def learn_bpe(data: Data, counts: dict[str, int], path: Path, progress: Callable[[int], None] | None = None) -> None:
-    """Write codes.bpe from the counted words of the training text."""
-    write_text(path, "".join(f"{line}\n" for line in bpe.learn(counts, data.bpe_merges, progress)))
+def learn_bpe(data: Data, counts: dict[str, int], path: Path, progress: Callable[[int], None] | None = None) -> int:
+    """Write codes.bpe from the counted words of the training text; gives the number of merges."""
+    codes = bpe.learn(counts, data.bpe_merges, progress)
+    write_text(path, "".join(f"{line}\n" for line in codes))
+    return len(codes) - 1
 
 
 def learn_sentencepiece(data: Data, lines: Iterable[str], path: Path) -> None:
@@ -56,9 +62,17 @@ def learn_sentencepiece(data: Data, lines: Iterable[str], path: Path) -> None:
             minloglevel=2,
         )  # fmt: skip
     except RuntimeError as error:
-        reason = " ".join(str(error).split())[-200:]
-        raise UserError(f"data.pieces={data.pieces}: sentencepiece refuses ({reason})") from None
+        raise UserError(f"data.pieces={data.pieces}: {_pieces(str(error))}") from None
     path.write_bytes(model.getvalue())
+
+
+def _pieces(refusal: str) -> str:
+    """Say what sentencepiece says of a number of pieces, in words."""
+    if most := re.search(r"value <= (\d+)", refusal):
+        return f"this text has room for {most[1]} pieces at most"
+    if least := re.search(r"required_chars\. (\d+) vs (\d+)", refusal):
+        return f"need more than the {least[2]} characters of this text"
+    return f"sentencepiece refuses ({' '.join(refusal.split())[-200:]}); another number may do"
 
 
 @cache

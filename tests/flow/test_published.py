@@ -64,6 +64,9 @@ def test_iwslt14_end_to_end(iwslt: Path, capsys: pytest.CaptureFixture[str], tmp
     }
     assert len((run / "hyp.test.txt").read_text(encoding="utf-8").splitlines()) == 60
     assert read_json(run / "env.json")["data_standard"] is None
+    assert main(["table", str(run)]) == 0
+    table = capsys.readouterr().out
+    assert "not a target for iwslt14_deen (not the standard set)" in table
     assert main(["eval", str(run), "decode=greedy"]) == 0
     capsys.readouterr()
 
@@ -97,6 +100,9 @@ def test_packed_unpacked_nested_and_either_direction_are_the_same(iwslt: Path, t
         info.size = len(inner)
         tar.addfile(info, io.BytesIO(inner.encode("latin-1")))
     one = prepared(tmp_path / "1", "data=iwslt14_deen", f"data.local={iwslt}")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "de-en.tgz").symlink_to(iwslt / "de-en.tgz")
+    assert prepared(tmp_path / "1", "data=iwslt14_deen", f"data.local={tmp_path / 'linked'}").folder == one.folder
     for number, place in enumerate((unpacked, year)):
         other = prepared(tmp_path / f"other{number}", "data=iwslt14_deen", f"data.local={place}")
         assert other.manifest["files"] == one.manifest["files"] and other.manifest["raw"] == one.manifest["raw"]

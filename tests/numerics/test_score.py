@@ -88,6 +88,15 @@ def test_both_scores(tmp_path: Path, corpus: str, lang: str, lowercase: bool) ->
     assert f"case:{'lc' if lowercase else 'mixed'}" in raw.signature and "tok:13a" in raw.signature
 
 
+@pytest.mark.parametrize(("lang", "name"), [("en", "13a"), ("zh", "zh"), ("ja", "char")])
+def test_the_tokeniser_is_the_language_s(tmp_path: Path, lang: str, name: str) -> None:
+    lines = ["他们去了学校。", "今天天气很好,我们走吧。"] * 9
+    other = ["他们去过学校。", "今天天气好,我们走吧。"] * 9
+    scored = sacrebleu(other, lines, lang=lang)
+    assert f"tok:{name}" in scored.signature
+    assert scored.value == pytest.approx(command_line(tmp_path, other, lines, "--tokenize", name), abs=5e-6)
+
+
 def test_references_of_sgm_are_those_that_sacrebleu_reads(tmp_path: Path) -> None:
     data = prepared(tmp_path, "wmt14_ende")
     raw = archives.wmt14()["test-full.tgz"]["test-full/newstest2014-deen-ref.de.sgm"]

@@ -433,15 +433,16 @@ def test_find_two(tmp_path: Path) -> None:
 def test_find_and_links(tmp_path: Path) -> None:
     folder, outside = tmp_path / "folder", tmp_path / "outside"
     put(folder, "real/x.de")
-    put(outside, "x.de", "y.de")
-    (folder / "a").symlink_to(outside)
+    put(outside, "u.de", "y.de")
     (folder / "b").symlink_to(folder)
     (folder / "y.de").symlink_to(outside / "y.de")
     (folder / "z.de").symlink_to("real/x.de")
     (folder / "w.de").symlink_to("w.de")
     (folder / "real" / "c").symlink_to(folder / "real")
     assert find(folder, "x.de") == folder / "real/x.de"
-    assert find(folder, "y.de") is None and find(folder, "w.de") is None
+    (folder / "store").symlink_to(outside)
+    assert find(folder, "y.de") == folder / "y.de" and find(folder, "w.de") is None
+    assert find(folder, "u.de") == folder / "store/u.de"
     assert find(folder, "z.de") == folder / "z.de"
     (tmp_path / "link").symlink_to(folder)
     assert find(tmp_path / "link", "x.de") == tmp_path / "link/real/x.de"

@@ -33,7 +33,7 @@ SAME_RUN = {
     "track.mode", "track.project", "track.entity", "track.tags", "paths.outputs", "paths.cache", "run_name",
     "sweep_name", "expected", "log_every", "max_wall_s", "devices.device", "devices.threads", "devices.max_tokens",
     "devices.processes",
-    "retry", "keep", "data.local", "data.standard", "data.train", "data.valid", "data.test", "data.codes",
+    "retry", "keep", "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
 # An id that changes orphans every run trained before: a new entry here is fine, a changed one needs a reason.

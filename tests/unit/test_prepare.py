@@ -253,6 +253,57 @@ def test_every_nth_kept_pair_is_valid(data: Data, tmp_path: Path) -> None:
     assert made.manifest["splits"]["train"]["tokens"]["en"] == rest.total() + made.manifest["splits"]["train"]["pairs"]
 
 
+def test_held_out_pairs_are_not_in_training_too(data: Data, tmp_path: Path) -> None:
+    """No sentence stands twice in the shipped text; one pair written twice is found, by its number in the raw text."""
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for path in Path(data.train).parent.iterdir():
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if path.name.startswith("train"):
+            lines[0], lines[100] = "x " * 99, lines[6]  # pair 1 is dropped, pair 101 is pair 7 again
+        (folder / path.name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    held = own(folder, valid="", valid_every=3, max_length=50, limits_on="tokens", bpe_merges=0)
+    repeats = prepare(held, tmp_path, quiet).manifest["repeats"]
+    assert repeats["valid"]["in_train_pair"] == {"count": 1, "numbers": [2]}, repeats["valid"]
+
+
+def test_no_pair_is_left_for_validation(data: Data, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"data\.valid_every=601: train has 600 pairs that stay, so none"):
+        prepare(dataclasses.replace(data, valid="", valid_every=601), tmp_path, quiet)
+
+
+def test_text_that_changes_while_it_is_read(data: Data, tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    folder.mkdir()
+    for path in Path(data.train).parent.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+
+    def meddle(line: str) -> None:
+        if "tokenising" in line:
+            with open(folder / "train.de", "a", encoding="utf-8") as de, open(folder / "train.en", "a") as en:
+                de.write("Ganz anders.\n")
+                en.write("Quite different.\n")
+
+    with pytest.raises(UserError, match="the text was changed while it was read"):
+        prepare(own(folder), tmp_path, meddle)
+    assert not any(path.is_dir() and path != folder for path in tmp_path.iterdir())
+
+
+def test_text_that_changes_after_a_kill(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fingerprint of a published corpus does not tell: what was made of the other text is thrown away."""
+    with monkeypatch.context() as patched:
+        patched.setattr(build, "to_numbers", None, raising=False)
+        patched.setattr(build.Builder, "_number", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+        with pytest.raises(UserError, match="full"):
+            prepare(data, tmp_path, quiet)
+    (work,) = tmp_path.glob(".*.work")
+    raw = json.loads((work / "raw.json").read_text())
+    (work / "raw.json").write_text(json.dumps({**raw, "train.de": "0" * 64}))
+    said: list[str] = []
+    prepare(data, tmp_path, said.append)
+    assert any("has changed" in line for line in said) and any("learning" in line for line in said)
+
+
 def test_own_codes(data: Data, tmp_path: Path) -> None:
     first = prepare(data, tmp_path, quiet)
     codes = tmp_path / "codes"
@@ -276,8 +327,10 @@ def test_sentencepiece(data: Data, tmp_path: Path) -> None:
     assert 280 < made.manifest["vocabulary"] < 320
     cut = (made.folder / "test.sub.en").read_text(encoding="utf-8").splitlines()
     assert any("▁" in line for line in cut) and join(cut, pieces) == made.tokenized("test", "en")
-    with pytest.raises(UserError, match=r"data\.pieces=99999: sentencepiece refuses"):
+    with pytest.raises(UserError, match=r"data\.pieces=99999: this text has room for [\d]+ pieces at most"):
         prepare(dataclasses.replace(pieces, pieces=99_999), tmp_path, quiet)
+    with pytest.raises(UserError, match=r"data\.pieces=9: need more than the [\d]+ characters of this text"):
+        prepare(dataclasses.replace(pieces, pieces=9), tmp_path, quiet)
 
 
 def test_two_at_once(data: Data, tmp_path: Path) -> None:
