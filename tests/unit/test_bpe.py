@@ -143,7 +143,7 @@ def test_progress_hears_of_each_merge() -> None:
     ],
 )
 def test_malformed_codes_name_their_line(codes: list[str], place: str) -> None:
-    with pytest.raises(UserError, match=f"^{place}.*learn"):
+    with pytest.raises(UserError, match=f"^{place}.*need"):
         bpe.Segmenter(codes)
 
 
