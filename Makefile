@@ -7,7 +7,7 @@ BENCH_ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check golden bench venv lint types clean
+.PHONY: demo test check golden bench venv lint types slurm ray test-slow test-slurm test-ray clean
 
 demo: $(READY)
 	@$(BIN)/lnexp train sweep=demo
@@ -17,6 +17,22 @@ demo: $(READY)
 
 test: $(READY)
 	$(BIN)/python -m pytest
+
+# A run killed 20 times and such: minutes, on a machine that does nothing else.
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+# Launchers for several machines, beside what .venv has; `make test` skips their tests where they are not there.
+slurm: .venv/.slurm
+ray: .venv/.ray
+test-slurm: slurm
+	$(BIN)/python -m pytest -m slurm
+test-ray: ray
+	$(BIN)/python -m pytest -m ray
+
+.venv/.slurm .venv/.ray: .venv/.%: requirements-%.lock $(READY)
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) --no-deps -r $<
+	@touch $@
 
 check: lint types test
 

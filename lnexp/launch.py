@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -24,13 +25,16 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from lnexp import rundir
+from lnexp import launchers, parent, rundir
 from lnexp.check import check, check_bound
 from lnexp.config import Decode, Run, load, run_id
 from lnexp.data.prepare import fingerprint
 from lnexp.errors import UserError
+from lnexp.launchers import cores
 from lnexp.reference import CONF, NAMES, in_our_words, no_such_setting, options
 
+# conf/hydra/launcher/*.yaml have the names of the plugins' own and are checked by their types, as it should be.
+warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
 # Hydra's own, already spoken for: conf/config.yaml makes them of the run's id.
 _FOLDER_SETTINGS = ("hydra.run.", "hydra.sweep.", "hydra.job.chdir")
 
@@ -46,11 +50,6 @@ class Job:
     @property
     def folder(self) -> Path:
         return Path(self.run.paths.outputs) / self.run.sweep_name / f"{self.run.run_name}-{self.id}"
-
-
-def cores() -> int:
-    """Count the CPU cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def register() -> None:
@@ -120,6 +119,8 @@ class Plan:
     multirun: bool
     side_by_side: int
     """Jobs at a time."""
+    arguments: list[str]
+    """What Hydra is to be given: the words of the command line, and what a job on another machine cannot find out."""
 
 
 def plan(arguments: list[str], bound: bool = True) -> Plan:
@@ -140,22 +141,24 @@ def plan(arguments: list[str], bound: bool = True) -> Plan:
         multirun = multirun or (hydra.mode is not None and hydra.mode.name == "MULTIRUN")
         if swept and not multirun:
             raise UserError(f"{swept[0]}: several values need -m (lnexp train -m ...)")
+        if bound:
+            launchers.check(hydra.launcher, hydra.runtime.choices["hydra/launcher"], multirun)
         if not multirun:
-            return Plan([_job(fixed, bound)], False, 1)
+            return Plan([_job(fixed, bound)], False, 1, arguments)
         params = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
         found = [_job(combination, bound) for combination in _combinations(params + words)]
         twice = next((job.folder for i, job in enumerate(found) if job.folder in {j.folder for j in found[:i]}), None)
         if twice:
             raise UserError(f"{twice}: this sweep asks for the same run twice; name each value once")
-        return Plan(found, True, min(_at_once(hydra), len(found)))
+        paths = _absolute(found[0].run) if launchers.outside(hydra.launcher) else []
+        return Plan(found, True, launchers.at_once(hydra.launcher, len(found)), [*arguments, *paths])
 
 
-def _at_once(hydra: Any) -> int:
-    """Give the jobs that Hydra's launcher runs side by side."""
-    asked = int(hydra.launcher.get("n_jobs", 1))
-    if asked == 0:
-        raise UserError("hydra.launcher.n_jobs=0: need >= 1, or -1 for all cores")
-    return asked if asked > 0 else cores()
+def _absolute(run: Run) -> list[str]:
+    """Give the folders of a run as settings that mean the same in any working folder and environment."""
+    paths = {"outputs": run.paths.outputs, "cache": run.paths.cache}
+    quoted = {name: str(Path(path).expanduser().absolute()).replace("'", "\\'") for name, path in paths.items()}
+    return [f"paths.{name}='{path}'" for name, path in quoted.items()]
 
 
 def _combinations(words: list[str]) -> list[list[str]]:
@@ -200,17 +203,30 @@ def record_wanted(wanted: list[Job]) -> None:
 
 
 def hydra_main(arguments: list[str], task: Any) -> None:
-    """Hand over to Hydra: one job, or its sweeper and launcher."""
+    """Hand over to Hydra: one job, or its sweeper and launcher. One line where the launcher itself breaks down."""
     import hydra
+
+    from lnexp.console import say
 
     register()
     GlobalHydra.instance().clear()
-    argv = sys.argv
+    parent.announce()
+    os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # Ray would leave out lines that look alike
+    argv, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
     sys.argv = [argv[0], *arguments]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, in place of a traceback and an exit
     try:
         hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(task)()
+    except HydraException as error:
+        raise UserError(in_our_words(error)) from None
+    except Exception as error:
+        # A job's own errors never come here (see hydra_job): a worker was killed, a cluster refused.
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        say(f"the launcher lost a job: {type(error).__name__}: {lines[-1] if lines else 'no reason given'}")
     finally:
         sys.argv = argv
+        if full is None:
+            del os.environ["HYDRA_FULL_ERROR"]
 
 
 def hydra_job(config: DictConfig) -> float:
@@ -225,15 +241,28 @@ def hydra_job(config: DictConfig) -> float:
     from lnexp.train import train
 
     hydra = HydraConfig.get()
+    launcher = hydra.launcher
     alone = hydra.mode is not None and hydra.mode.name == "RUN"
+    outside = not alone and launchers.outside(launcher)
     run = to_run(config)
     folder = Path(hydra.runtime.output_dir)
-    threads = run.devices.threads or max(1, cores() // _at_once(hydra))
+    threads = run.devices.threads or (cores() if alone else launchers.threads(launcher))
+    if not alone:
+        launchers.settle(launcher, hydra.job.num, threads, run.devices.device != "cpu")
+        if launchers.kind(launcher) == "JoblibLauncher":
+            parent.watch()
     try:
+        if outside:
+            os.chdir(hydra.runtime.cwd)  # a worker of Ray starts elsewhere, and data.train may be relative
         train(run, run_id(run, fingerprint(run.data)), folder, threads, say, bar=alone)
     except Interrupted:
         say(f"{folder.name}: interrupted; the same command goes on from here")
-        raise KeyboardInterrupt from None
+        if parent.gone():
+            os._exit(1)  # not to the next job: the worker would take it from the queue
+        if not outside:  # elsewhere the other jobs are none of this one's business
+            raise KeyboardInterrupt from None
+        if launchers.kind(launcher) == "SlurmLauncher":
+            launchers.await_slurm()
     except UserError as error:
         if not alone:  # a single run's fault ends the command: the cli says it
             say(f"{folder.name}: failed: {error}")

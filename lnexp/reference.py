@@ -23,7 +23,7 @@ _KINDS = {"Integer": "a whole number", "Float": "a number"}
 
 def settings() -> str:
     """Give the text of `lnexp show --help`."""
-    groups = sorted(p.name for p in CONF.iterdir() if p.is_dir())
+    groups = sorted(p.name for p in CONF.iterdir() if p.is_dir() and options(p.name))
     width = max(map(len, groups))
     text = ["groups (group=option):"]
     for group in groups:

@@ -30,17 +30,18 @@ def run_all(arguments: list[str]) -> int:
             say(f"{job.folder.name}: {state(job)} already, nothing to train")
         return _end(plan) if any(state(job) == "failed" for job in plan.jobs) else 0
     if plan.multirun:
+        here = f" on {launch.cores()} cores" if plan.arguments == arguments else ""
         say(f"{sweep}: {len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them ended, "
-            f"{plan.side_by_side} at a time on {launch.cores()} cores")  # fmt: skip
+            f"{plan.side_by_side} at a time{here}")  # fmt: skip
     # Once, here: a corpus that cannot be used is said before anything starts, and no two jobs wait for one another.
     prepare_all(todo)
     launch.user_errors.clear()
     total = sum(job.run.max_updates for job in plan.jobs)
     if plan.multirun:
         with watch([job.folder for job in plan.jobs], total, sweep.name):
-            launch.hydra_main(arguments, launch.hydra_job)
+            launch.hydra_main(plan.arguments, launch.hydra_job)
     else:
-        launch.hydra_main(arguments, launch.hydra_job)
+        launch.hydra_main(plan.arguments, launch.hydra_job)
     if launch.user_errors and not plan.multirun:
         raise launch.user_errors[0]
     return _end(plan)

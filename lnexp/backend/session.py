@@ -135,6 +135,7 @@ class Session:
         config.dataset.max_tokens = math.ceil(run.tokens_per_update / self._passes)
         config.dataset.max_tokens_valid = max(config.dataset.max_tokens, MAX_POSITIONS)
         config.dataset.num_workers = 0
+        config.dataset.data_buffer_size = 0  # its reader thread outlives the run, with its files
         config.dataset.required_batch_size_multiple = 1
         config.distributed_training.distributed_world_size = 1
         config.optimization.clip_norm = run.optim.clip_norm

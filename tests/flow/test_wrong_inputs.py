@@ -171,8 +171,8 @@ def test_eval_of_a_sweep(refuses: Callable[..., None], begun: Begun) -> None:
     ("name", "raw", "words"),
     [
         ("valid.en", None, ["data.valid=", "no file ", "valid.en", ".gz"]),
-        ("train.en", b"eins\nzwei\n", ["train.de has 3 lines and train.en has 2", "one sentence a line"]),
-        ("test.de", b"", ["test.de is empty", "one sentence a line"]),
+        ("train.en", b"eins\nzwei\n", ["train.de has 3 lines and ", "train.en has 2", "one sentence a line"]),
+        ("test.de", b"", ["test.de is empty", "nothing to read"]),
         ("train.de", b"eins\nzw\xe4i\ndrei\n", ["train.de, line 2: not valid UTF-8", "convert"]),
         ("train.de", b"eins\nzwei\ndr\0i\n", ["train.de, line 3: a NUL byte", "remove it"]),
     ],
