@@ -12,6 +12,7 @@ from pathlib import Path
 
 from lnexp import __version__
 from lnexp.errors import UserError
+from lnexp.guard import sigterm_like_ctrl_c
 
 USAGE = """usage: lnexp VERB [name=value ...]
 
@@ -48,7 +49,8 @@ def main(argv: list[str] | None = None) -> int:
         if any(a in ("-h", "--help") for a in rest):
             print(_help(verb), end="")
             return 0
-        return VERBS[verb](rest)
+        with sigterm_like_ctrl_c():
+            return VERBS[verb](rest)
     except UserError as error:
         print(f"lnexp {verb}: {error}", file=sys.stderr)
         return 2

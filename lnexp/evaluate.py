@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lnexp import rundir
-from lnexp.config import Decode, Run, load
+from lnexp.config import Decode, Run, identity, load
 from lnexp.errors import UserError
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     data = prepare(run.data, cache, say, threads)
     check_data(folder, data)
     session = open_session(run, data, threads)
-    session.load_state(read(checkpoint), optimizer=False)
+    trained = identity(run) | {f"data ({name})": digest for name, digest in data.content.items()}
+    session.load_state(read(checkpoint, trained), optimizer=False)
     chosen = decode or run.decode
     found = {}
     for split in FINAL_SPLITS:

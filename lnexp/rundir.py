@@ -14,7 +14,9 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,19 +72,27 @@ class RowFile:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "metrics.jsonl"
-        if self._path.exists():
-            raw = self._path.read_bytes()
-            whole = raw[: raw.rfind(b"\n") + 1]
-            if whole != raw:
-                self._path.write_bytes(whole)
-        self._file = open(self._path, "a", encoding="utf-8")
+        # Without a buffer: what a full disk refused would stay in it and come out later, in the middle of a line.
+        self._file = open(self._path, "ab+", buffering=0)
+        self._file.seek(0)
+        raw = self._file.read()
+        if (whole := raw.rfind(b"\n") + 1) < len(raw):
+            self._file.truncate(whole)
 
     def write(self, row: Row) -> None:
         unknown = set(row) - set(FIELDS)
         if unknown:
             raise ValueError(f"row fields outside the list: {sorted(unknown)}")
-        self._file.write(json.dumps(_finite(row), allow_nan=False) + "\n")
-        self._file.flush()
+        line = (json.dumps(_finite(row), allow_nan=False) + "\n").encode()
+        before = self._file.seek(0, os.SEEK_END)
+        try:
+            while line:  # a disk that is nearly full takes a part
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(before)
+            error.filename = str(self._path)
+            raise
 
     def close(self) -> None:
         self._file.close()

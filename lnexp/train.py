@@ -20,7 +20,8 @@ from lnexp.config import Run, freeze, identity, load
 from lnexp.console import progress_bar
 from lnexp.environment import environment
 from lnexp.errors import UserError
-from lnexp.guard import Interrupted, Stop, lock, log_file
+from lnexp.files import words
+from lnexp.guard import FolderLost, Interrupted, Lock, Stop, lock, log_file
 from lnexp.progress import Progress, Window
 from lnexp.retention import trim
 
@@ -44,18 +45,18 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
     `bar` allows a progress bar where there is a terminal.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with lock(folder, say), log_file(folder):
+    with lock(folder, say) as held, log_file(folder):
         state = _take_over(run, folder)
         if state in rundir.ENDED or (state == "failed" and not again(run, folder)):
             more = "retry=failed tries it again" if state == "failed" else "nothing to train"
             say(f"{folder.name}: {state} already, {more}")
             return state
-        rundir.write_text(folder / "config.yaml", freeze(run))
         before = rundir.read_status(folder) or {"updates": 0, "wall_s": 0.0}
-        rundir.write_status(folder, "running", before["updates"], before["wall_s"])
-        trained = _Training(run, run_id, folder, threads, say, bar)
+        trained = _Training(run, run_id, folder, threads, say, bar, held)
         try:
             with trained.stop.listening():
+                rundir.write_text(folder / "config.yaml", freeze(run))
+                rundir.write_status(folder, "running", before["updates"], before["wall_s"])
                 return trained.go()
         except (Interrupted, KeyboardInterrupt):
             trained.end("interrupted", "stopped by a signal; the same command goes on from the last checkpoint")
@@ -66,22 +67,24 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
             raise
         except Exception as error:
             logging.getLogger("lnexp").error("%s", traceback.format_exc())
-            trained.end("failed", f"{_words(error)} (traceback in train.log)")
+            trained.end("failed", words(error))
             raise
 
 
 class _Training:
     """The loop and its bookkeeping."""
 
-    def __init__(self, run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool) -> None:
+    def __init__(self, run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool, held: Lock) -> None:
         self.run, self.run_id, self.folder, self.threads, self.say = run, run_id, folder, threads, say
-        self._bar = bar
+        self._bar, self._lock = bar, held
         self.stop = Stop()
         self.progress = Progress()
         self._window = Window()
         self._best: evaluate.Translation | None = None  # of valid, by the parameters in best.pt
         self._session: Session | None = None
         self._trained: dict[str, Any] = {}  # what the checkpoints are of
+        self._kept: tuple[int, int] | None = None  # what last.pt holds: updates, and the update of its validation
+        self._ended, self._last = False, "none"  # the latter: loss and gradient norm of the last update
         self._clock = time.monotonic()
 
     def go(self) -> str:
@@ -107,12 +110,14 @@ class _Training:
             rows = rundir.RowFile(folder)
 
             def log(row: rundir.Row) -> None:
+                self._lock.check()
                 rows.write(row)
                 sink.log(row)
 
             self._clock = time.monotonic() - self.progress.wall_s
-            reason = self._loop(session, data, log)
-            scores = self._score(session, data, sink)
+            with self.stop.gently():
+                reason = self._loop(session, data, log)
+                scores = self._score(session, data, sink)
             rows.close()
             reason = reason or self._chance(data)
             state = "diverged" if reason else "done"
@@ -123,10 +128,17 @@ class _Training:
 
     def end(self, state: str, reason: str | None) -> None:
         updates = self._session.updates if self._session else 0
+        if self._ended:  # a signal after the end, when checkpoints may be gone already
+            return
         try:
+            self._lock.check()
             rundir.write_status(self.folder, state, updates, self.progress.wall_s, reason)
-        except OSError as error:  # read-only, or gone: then at least it is said
-            self.say(f"{self.folder.name}: {state}: {reason}; its status.json cannot be written ({error.strerror})")
+            self._ended = state in rundir.ENDED
+        except (OSError, FolderLost) as error:  # read-only, or gone: then at least it is said
+            if state in rundir.ENDED:
+                raise  # a result that cannot be kept is none
+            if str(error) not in str(reason):
+                self.say(f"{self.folder.name}: {state}: {reason}; its status.json cannot be written ({words(error)})")
 
     def _tick(self) -> float:
         self.progress.wall_s = time.monotonic() - self._clock
@@ -149,7 +161,6 @@ class _Training:
         run = self.run
         every = run.validate_every or session.updates_per_epoch
         saved = self._tick()
-        last = "none"
         stream = session.updates_stream()
         while True:
             self.stop.obey()
@@ -166,8 +177,8 @@ class _Training:
                 if update["gnorm"] > EXPLODED:
                     raise NonFinite(f"the gradient norm is {update['gnorm']:.3g}")
             except NonFinite as error:
-                return f"update {session.updates + 1}: {error}; before it {last}"
-            last = f"training loss {update['loss_bits']:.3f} bits, gradient norm {update['gnorm']:.3g}"
+                return f"update {session.updates + 1}: {error}; before it {self._last}"
+            self._last = f"training loss {update['loss_bits']:.3f} bits, gradient norm {update['gnorm']:.3g}"
             self._window.add(update, time.monotonic() - began)
             wall_s = self._tick()
             bar.update()
@@ -216,25 +227,26 @@ class _Training:
     def _save(self, session: Session, best: bool = False) -> None:
         from lnexp.backend import checkpoint
 
+        self._lock.check()
         own = {"progress": vars(self.progress), "window": vars(self._window), "trained": self._trained}
-        state, folder = session.state() | own, self.folder / "checkpoints"
+        state, folder = session.state() | own | {"last": self._last}, self.folder / "checkpoints"
         if best:
             checkpoint.write(state, folder / checkpoint.BEST)
-        else:
+        elif self._kept != (now := (session.updates, self.progress.validated)):
             checkpoint.write_last(state, folder)
+            self._kept = now
 
     def _resume(self, session: Session, data: Prepared) -> None:
         from lnexp.backend import checkpoint
 
         self._trained = identity(self.run) | {f"data ({name})": digest for name, digest in data.content.items()}
-        state = checkpoint.read_last(self.folder / "checkpoints", self.say)
+        state = checkpoint.read_last(self.folder / "checkpoints", self.say, self._trained)
         if state is None:
             rundir.cut_rows(self.folder, -1)
             return
-        if changed := _differences(state.get("trained", {}), self._trained):
-            raise UserError(f"{self.folder}: its checkpoints are of another run ({changed}); delete the folder")
         session.load_state(state)
         self.progress, self._window = Progress(**state["progress"]), Window(**state["window"])
+        self._last, self._kept = state.get("last", "none"), (session.updates, self.progress.validated)
         rundir.cut_rows(self.folder, session.updates)
         self.say(f"{self.folder.name}: goes on from update {session.updates}")
 
@@ -245,11 +257,12 @@ class _Training:
         best = self.folder / "checkpoints" / checkpoint.BEST
         if not best.exists():
             return []
-        session.load_state(checkpoint.read(best), optimizer=False)
+        session.load_state(checkpoint.read(best, self._trained), optimizer=False)
         run = self.run
         found = {"valid": self._best} if self._best else {}  # made already, unless a restart lies in between
         for split in evaluate.FINAL_SPLITS:
             found[split] = found.get(split) or evaluate.translate(session, data, run, split, run.decode)
+        self._lock.check()
         scores = evaluate.write(self.folder, found, run, run.decode, "best", data)
         lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
         sink.samples(list(zip(*lines, strict=True))[:20])
@@ -273,7 +286,9 @@ def _take_over(run: Run, folder: Path) -> str | None:
     status = rundir.read_status(folder)
     if status is None:
         return None
-    if changed := _differences(identity(load(folder / "config.yaml")), identity(run)):
+    from lnexp.backend.checkpoint import differences
+
+    if changed := differences(identity(load(folder / "config.yaml")), identity(run)):
         raise UserError(f"{folder}: holds another run ({changed}); delete it or set another run_name")
     return str(status["state"])
 
@@ -282,17 +297,3 @@ def again(run: Run, folder: Path) -> bool:
     """Say whether a failed run is to be tried again: asked for, or it never came to an update."""
     status = rundir.read_status(folder)
     return run.retry == "failed" or not status or not status["updates"]
-
-
-def _differences(there: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Name what differs, three settings at most."""
-    differing = sorted(k for k in there.keys() | wanted.keys() if there.get(k) != wanted.get(k))
-    more = f" and {len(differing) - 3} more" if len(differing) > 3 else ""
-    return ", ".join(f"{k}: {there.get(k)} there, {wanted.get(k)} here" for k in differing[:3]) + more
-
-
-def _words(error: Exception) -> str:
-    """Name an error as a person would: a full disk by its file and reason."""
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename or 'a file'}: {error.strerror}"
-    return f"{type(error).__name__}: {error}"

@@ -44,7 +44,8 @@ def translate(
         dataset, max_tokens=decode.max_tokens, ignore_invalid_inputs=False, disable_iterator_cache=True
     ).next_epoch_itr(shuffle=False)
     hypotheses: dict[int, str] = {}
-    hook = model.decoder.register_forward_pre_hook(lambda *_: check())
+    # On the first layer: the generator calls the decoder's forward itself, past any hook of the decoder.
+    hook = model.decoder.layers[0].register_forward_pre_hook(lambda *_: check())
     try:
         for batch in itertools.islice(batches, rank, None, size):
             if device.type == "cuda":

@@ -10,13 +10,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
-import torch
+from fakes.outcome import outcome
 
 from lnexp import rundir
-from lnexp.launch import Job, plan
+from lnexp.launch import plan
 
 COMMAND = [sys.executable, "-m", "lnexp", "train"]
 # Dropout, a validation every 5 updates and a row every 2: a kill hits updates, validations, decodings and writes.
@@ -34,22 +33,6 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def outcome(job: Job) -> dict[str, Any]:
-    """Everything of a run folder that may not depend on interruptions."""
-    state = torch.load(job.folder / "checkpoints" / "last.pt", weights_only=True)
-    moments = state["optimizer"]["state"]
-    return {
-        "status": {k: v for k, v in (rundir.read_status(job.folder) or {}).items() if k != "wall_s"},
-        "rows": [
-            {k: v for k, v in row.items() if k not in ("wall_s", "tokens_per_s")} for row in rundir.rows(job.folder)
-        ],
-        "scores": rundir.read_json(job.folder / "scores.json"),
-        "model": {name: tensor.numpy().tobytes() for name, tensor in state["model"].items()},
-        "optimizer": {(i, k): v.numpy().tobytes() for i, m in moments.items() for k, v in m.items() if k != "step"},
-        "batches": state["batches"],
-    }
 
 
 def killed(arguments: list[str], times: int, seed: int) -> list[int]:
@@ -76,7 +59,7 @@ def test_a_run_killed_at_random_moments(times: int) -> None:
     whole, cut = [*RUN, "sweep_name=whole"], [*RUN, "sweep_name=cut"]
     assert start(whole).wait(300) == 0
     reached = killed(cut, times, seed=times)
-    expected, found = (outcome(plan(arguments).jobs[0]) for arguments in (whole, cut))
+    expected, found = (outcome(plan(arguments).jobs[0].folder) for arguments in (whole, cut))
     assert found == expected, reached
 
 
@@ -92,7 +75,7 @@ def test_a_sweep_killed_five_times(tmp_path: Path) -> None:
         kill(process)
     assert start(cut).wait(600) == 0
     for one, other in zip(plan(whole).jobs, plan(cut).jobs, strict=True):
-        assert outcome(one) == outcome(other)
+        assert outcome(one.folder) == outcome(other.folder)
         updates = [(row["split"], row["updates"]) for row in rundir.rows(other.folder)]
         assert len(set(updates)) == len(updates)
     before = {job.folder: (job.folder / "metrics.jsonl").stat().st_mtime_ns for job in plan(cut).jobs}
