@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 # Before torch or numpy is imported anywhere: tests share the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def no_workers_left() -> Iterator[None]:
+    """End joblib's workers with the test: they are kept for the next call, with this test's environment."""
+    yield
+    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
+    if loky and (executor := loky._executor):
+        executor.shutdown(wait=True, kill_workers=True)
 
 
 @pytest.fixture(autouse=True)
