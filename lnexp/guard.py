@@ -217,13 +217,15 @@ class Stop:
             yield
             return
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        if before[signal.SIGINT] == signal.SIG_IGN:  # as in a background job
+            del before[signal.SIGINT]
         for number in (signal.SIGUSR1, signal.SIGUSR2):
             if callable(signal.getsignal(number)):
                 before[number] = signal.getsignal(number)
 
         def ask(number: int, frame: object) -> None:
             self._asked = number
-            for each in (signal.SIGTERM, signal.SIGINT):  # a launcher may send its own after a SIGTERM
+            for each in before.keys() - {signal.SIGUSR1, signal.SIGUSR2}:  # a launcher may send its own after a SIGTERM
                 signal.signal(each, before[each])
             if not self._gently:
                 raise Interrupted

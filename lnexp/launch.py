@@ -10,7 +10,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -191,17 +191,6 @@ def check_writable(folder: Path) -> None:
         ) from None
 
 
-def record_wanted(wanted: list[Job]) -> None:
-    """Add the runs of a sweep to its sweep.json, so that `lnexp status` knows what is missing."""
-    first = wanted[0].folder.parent
-    path = first / "sweep.json"
-    known: dict[str, Any] = {}
-    if path.exists():
-        known = {entry["folder"]: entry for entry in rundir.read_json(path)["wanted"]}
-    known |= {job.folder.name: {"folder": job.folder.name, "overrides": job.overrides} for job in wanted}
-    rundir.write_json(path, {"sweep": first.name, "wanted": list(known.values())})
-
-
 def hydra_main(arguments: list[str], task: Any) -> None:
     """Hand over to Hydra: one job, or its sweeper and launcher. One line where the launcher itself breaks down."""
     import hydra
@@ -213,10 +202,11 @@ def hydra_main(arguments: list[str], task: Any) -> None:
     parent.announce()
     os.environ.setdefault("RAY_DEDUP_LOGS", "0")  # Ray would leave out lines that look alike
     argv, full = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = [argv[0], *arguments]
+    sys.argv = [argv[0], *sorted(arguments, key=lambda word: word not in ("-m", "--multirun"))]  # Hydra wants it first
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come here as they are, in place of a traceback and an exit
     try:
-        hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(task)()
+        with parent.passing_on():
+            hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(task)()
     except HydraException as error:
         raise UserError(in_our_words(error)) from None
     except Exception as error:
@@ -247,10 +237,13 @@ def hydra_job(config: DictConfig) -> float:
     run = to_run(config)
     folder = Path(hydra.runtime.output_dir)
     threads = run.devices.threads or (cores() if alone else launchers.threads(launcher))
+    joblib = not alone and launchers.kind(launcher) == "JoblibLauncher"
     if not alone:
         launchers.settle(launcher, hydra.job.num, threads, run.devices.device != "cpu")
-        if launchers.kind(launcher) == "JoblibLauncher":
-            parent.watch()
+    if joblib:
+        parent.watch()
+        if parent.stopped():
+            return float("nan")
     try:
         if outside:
             os.chdir(hydra.runtime.cwd)  # a worker of Ray starts elsewhere, and data.train may be relative
@@ -259,20 +252,24 @@ def hydra_job(config: DictConfig) -> float:
         say(f"{folder.name}: interrupted; the same command goes on from here")
         if parent.gone():
             os._exit(1)  # not to the next job: the worker would take it from the queue
-        if not outside:  # elsewhere the other jobs are none of this one's business
+        if joblib:
+            parent.stop()
+        elif not outside:  # elsewhere the other jobs are none of this one's business
             raise KeyboardInterrupt from None
         if launchers.kind(launcher) == "SlurmLauncher":
             launchers.await_slurm()
     except UserError as error:
         if not alone:  # a single run's fault ends the command: the cli says it
-            say(f"{folder.name}: failed: {error}")
+            say(f"{folder.name}: {error}")
         user_errors.append(error)
     except Exception as error:
         say(f"{folder.name}: failed: {type(error).__name__}: {error}")
     finally:
         register()  # the next job of a sweep is composed in this process
-    losses = [row["loss_bits"] for row in rundir.rows(folder) if row["split"] == "valid"]
-    return min(losses, default=float("nan"))
+    with suppress(UserError):
+        losses = [row["loss_bits"] for row in rundir.rows(folder) if row["split"] == "valid"]
+        return min(losses, default=float("nan"))
+    return float("nan")
 
 
 # What a single run's user did wrong, for the cli to end with: Hydra would turn a raised error into a traceback.

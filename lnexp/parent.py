@@ -1,20 +1,24 @@
-"""The process that launched a worker: where it is killed, the worker must not train on with nobody waiting for it.
+"""The process that launches workers (Hydra's joblib launcher), and what it owes them: they stop with it, and in order.
 
-A loky worker (Hydra's joblib launcher) notices nothing when its parent dies, keeps the cores, and would go on with the
-jobs that are queued. SIGTERM to itself makes the run at hand save and end as interrupted; an idle worker just ends.
+A signal to the launching process goes on to its workers, which save and take no further job; without that joblib would
+kill them. Where it is killed itself they notice, since nobody waits for them any more, and do the same.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 # Set by the process that launches, inherited by its workers.
 VARIABLE = "LNEXP_PARENT"
 _EVERY_S = 1.0
 _watched: list[int] = []
+_stopped: list[int] = []
 
 
 def announce() -> None:
@@ -28,12 +32,67 @@ def watch() -> None:
     if parent == os.getpid() or _watched:
         return
     _watched.append(parent)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent passes it on, once
+    signal.signal(signal.SIGTERM, _between_runs)
     threading.Thread(target=_follow, args=(parent,), name="parent", daemon=True).start()
 
 
 def gone() -> bool:
     """Tell whether the watched parent has died: whatever the worker does next, nobody asked for it."""
     return bool(_watched) and os.getppid() != _watched[0]
+
+
+def _between_runs(number: int, frame: object) -> None:
+    if gone():
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+    _stopped.append(number)
+
+
+def stop() -> None:
+    """Have this worker take no further job."""
+    _stopped.append(signal.SIGTERM)
+
+
+def stopped() -> bool:
+    """Tell whether this worker is to take no further job."""
+    return bool(_stopped)
+
+
+@contextmanager
+def passing_on() -> Iterator[None]:
+    """Pass the first SIGTERM or Ctrl-C on to the workers and wait for them; a second ends at once, and them with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    asked: list[int] = []
+
+    def ask(number: int, frame: object) -> None:
+        workers = _workers()
+        for worker in workers:
+            with suppress(ProcessLookupError):
+                os.kill(worker, signal.SIGTERM)
+        if asked or not workers:
+            raise KeyboardInterrupt
+        asked.append(number)
+
+    for number, handler in before.items():
+        if handler != signal.SIG_IGN:
+            signal.signal(number, ask)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    if asked:
+        raise KeyboardInterrupt
+
+
+def _workers() -> list[int]:
+    loky = sys.modules.get("joblib.externals.loky.reusable_executor")
+    executor = loky._executor if loky else None
+    return list(executor._processes or ()) if executor else []
 
 
 def _follow(parent: int) -> None:

@@ -103,11 +103,18 @@ def rows(folder: Path) -> Iterator[Row]:
     path = folder / "metrics.jsonl"
     if not path.exists():
         return
-    with open(path, encoding="utf-8") as file:
-        for line in file:
+    with open(path, encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
             if not line.endswith("\n"):
                 return
-            row = json.loads(line)
+            try:
+                row = json.loads(line)
+            except ValueError:
+                row = None
+            if not isinstance(row, dict) or "updates" not in row or "split" not in row:
+                raise UserError(
+                    f"{path}, line {number:,}: not a row of JSON; delete this line, then the command goes on"
+                )
             yield {k: float(v) if v in ("nan", "inf", "-inf") else v for k, v in row.items()}
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-from lnexp import launch
+from lnexp import launch, rundir
 from lnexp.config import Run
 from lnexp.console import say, watch
 from lnexp.data.prepare import Prepared, prepare
 from lnexp.launch import Plan
+from lnexp.report.live import held
 from lnexp.rundir import ENDED, read_status
 from lnexp.train import again
 
@@ -23,7 +25,7 @@ def run_all(arguments: list[str]) -> int:
     sweep = plan.jobs[0].folder.parent
     launch.check_writable(sweep)
     if plan.multirun:
-        launch.record_wanted(plan.jobs)
+        _record_wanted(plan.jobs)
     todo = [job.run for job in plan.jobs if not _over(job)]
     if not todo:
         for job in plan.jobs:
@@ -47,6 +49,17 @@ def run_all(arguments: list[str]) -> int:
     return _end(plan)
 
 
+def _record_wanted(wanted: list[launch.Job]) -> None:
+    """Add the runs of a sweep to its sweep.json, so that `lnexp status` knows what is missing."""
+    first = wanted[0].folder.parent
+    path = first / "sweep.json"
+    known: dict[str, Any] = {}
+    if path.exists():
+        known = {entry["folder"]: entry for entry in rundir.read_json(path)["wanted"]}
+    known |= {job.folder.name: {"folder": job.folder.name, "overrides": job.overrides} for job in wanted}
+    rundir.write_json(path, {"sweep": first.name, "wanted": list(known.values())})
+
+
 def prepare_all(runs: list[Run]) -> list[Prepared]:
     """Prepare each different corpus that the runs train on, on all cores."""
     different = {str(run.data): run for run in runs}.values()
@@ -54,8 +67,10 @@ def prepare_all(runs: list[Run]) -> list[Prepared]:
 
 
 def state(job: launch.Job) -> str:
-    """Give a job's state; "missing" where nothing has begun."""
+    """Give a job's state; "missing" where nothing has begun, "cut" where its process was killed."""
     status = read_status(job.folder)
+    if status and status["state"] == "running" and not held(job.folder):
+        return "cut"
     return str(status["state"]) if status else "missing"
 
 
@@ -69,7 +84,7 @@ def _end(plan: Plan) -> int:
     states = [state(job) for job in plan.jobs]
     for job, found in zip(plan.jobs, states, strict=True):
         if found != "done":
-            plain = "by another process" if found == "running" else "not begun"
+            plain = "by another process" if found == "running" else "the same command begins or goes on with it"
             reason = (read_status(job.folder) or {}).get("reason") or plain
             mend = "; retry=failed tries it again" if found == "failed" else ""
             say(f"{job.folder}: {found}: {reason}{mend}")

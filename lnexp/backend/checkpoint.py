@@ -85,7 +85,8 @@ def read(path: Path, trained: dict[str, Any] | None = None) -> dict[str, Any]:
     try:
         state = _read(path)
     except UserError as error:
-        raise UserError(f"{error}; delete {path.parent.parent} to train it anew") from None
+        rule = f"delete {path.parent.parent} to train it anew"
+        raise UserError(f"{error}; {rule} (a run that was cut goes on by its command all the same)") from None
     return _own(state, path, trained)
 
 

@@ -67,3 +67,26 @@ def test_a_parent_that_died_before_the_watch_began_is_noticed() -> None:
     gone.wait()
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {parent.VARIABLE: str(gone.pid)}, timeout=20)
     assert done.returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("group", [False, True], ids=["to the command", "to its whole group"])
+def test_a_signal_to_a_sweep_lets_its_workers_save(number: int, group: bool) -> None:
+    """As Ctrl-C on a terminal sends it to every process of the group; the runs save at the update they are at."""
+    if group and number == signal.SIGTERM:
+        pytest.skip("a terminal sends the group nothing but Ctrl-C")
+    sweep = [*SWEEP, "seed=1,2"]  # four runs, two at a time: those in the queue must not begin
+    folders = [job.folder for job in launch.plan(sweep).jobs]
+    process = subprocess.Popen([sys.executable, "-m", "lnexp", "train", *sweep], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, text=True, start_new_session=True)  # fmt: skip
+    end = time.monotonic() + 120
+    while sum((rundir.read_status(f) or {"updates": 0})["updates"] > 0 for f in folders) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    workers = children(process.pid)
+    os.killpg(process.pid, number) if group else process.send_signal(number)
+    _, said = process.communicate(timeout=15)
+    assert process.returncode == 130 and "Traceback" not in said, said
+    states = [status["state"] if (status := rundir.read_status(f)) else "missing" for f in folders]
+    assert sorted(states) == ["interrupted", "interrupted", "missing", "missing"]
+    time.sleep(1)
+    assert not [worker for worker in workers if alive(worker)]

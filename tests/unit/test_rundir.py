@@ -39,6 +39,17 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pyt
     assert path.read_text() == "old"
 
 
+@pytest.mark.parametrize("line", ["garbage{", "[1]", "{}", '{"updates": 1}', "\0"])
+def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: str) -> None:
+    path = written(tmp_path, row(1), row(2))
+    with open(path, "a", encoding="utf-8") as file:
+        file.write(f"{line}\n")
+    for read in (lambda: list(rundir.rows(tmp_path)), lambda: rundir.cut_rows(tmp_path, 1)):
+        with pytest.raises(UserError, match=r"metrics\.jsonl, line 3: not a row of JSON; delete this line"):
+            read()
+    assert path.read_text(encoding="utf-8").count("\n") == 3
+
+
 def test_a_write_leaves_nothing_beside_it(tmp_path: Path) -> None:
     rundir.write_text(tmp_path / "a.txt", "grün\n")
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
