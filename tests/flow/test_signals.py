@@ -135,7 +135,7 @@ def test_signals_at_any_time_of_a_start(undisturbed: dict[str, Any]) -> None:
             command = Command(RUN, fresh=True)
             time.sleep(0.4 * step)
             command.strike(number)
-            # Python ends by SIGINT, for a shell 130 too, where an interrupt struck code that C had started (in an import).
+            # Python itself ends by SIGINT (130 for a shell) where an interrupt struck an import that C had started.
             assert command.end(10) in (0, 130, -number, -signal.SIGINT), command.said
             assert state() in (None, "interrupted", "done")
     goes_on_to(undisturbed)
