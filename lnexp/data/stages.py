@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from lnexp.config import Data
-from lnexp.data import clean, moses, oddities, subwords
+from lnexp.data import bpe, clean, moses, oddities, subwords
 from lnexp.data.binarise import Numbers, Vocabulary, to_numbers
 from lnexp.files import write_text
 from lnexp.rundir import write_json
@@ -101,12 +102,9 @@ def tokenise(data: Data, straight: bool, place: Place, chunk: Chunk) -> int:
 
 def count_words(data: Data, place: Place, part: tuple[int, int]) -> Counter[str]:
     """Count the words of a chunk's training pairs, both sides; `part` is (chunk number, pairs kept before it)."""
-    words: Counter[str] = Counter()
-    for lang in (data.src, data.tgt):
-        for line in training(data, part[1], place.lines(part[0], lang)):
-            words.update(line.split(" "))
-    del words[""]
-    return words
+    number, before = part
+    sides = (training(data, before, place.lines(number, lang)) for lang in (data.src, data.tgt))
+    return bpe.count_words(chain.from_iterable(sides))
 
 
 def segment(data: Data, model: str, tokens: Place, place: Place, part: tuple[int, int]) -> int:
