@@ -2,12 +2,12 @@
 PYTHON ?= python3
 # Passed to pip; without a GPU, PyTorch's CPU index saves gigabytes: make venv PIP_ARGS="--extra-index-url ..."
 PIP_ARGS ?=
-# Passed to the benchmark, as BENCH_ARGS="--size demo --tokens 500 --pairs 3".
+# Passed to the benchmark, as BENCH_ARGS="--size demo --tokens 500 --rounds 3".
 BENCH_ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check golden bench venv lint types slurm ray test-slow test-slurm test-ray clean
+.PHONY: demo test check golden bench bench-decode bench-growth gpu-check venv lint types slurm ray test-slow test-slurm test-ray clean
 
 demo: $(READY)
 	@$(BIN)/lnexp train sweep=demo
@@ -48,6 +48,17 @@ golden: $(READY)
 
 bench: $(READY)
 	$(BIN)/python scripts/bench.py $(BENCH_ARGS)
+
+# A run folder with checkpoints/best.pt: make bench-decode RUN=outputs/demo/...
+bench-decode: $(READY)
+	@test -n "$(RUN)" || { echo "bench-decode: need RUN=<run folder with checkpoints/best.pt>" >&2; exit 2; }
+	$(BIN)/python scripts/bench_decode.py "$(RUN)" $(BENCH_ARGS)
+
+bench-growth: $(READY)
+	$(BIN)/python scripts/bench_growth.py $(BENCH_ARGS)
+
+gpu-check: $(READY)
+	scripts/gpu_check.sh $(BENCH_ARGS)
 
 venv: $(READY)
 

@@ -78,7 +78,7 @@ def check(run: Run) -> None:
     need(decode.max_tokens >= 1, "decode.max_tokens", "need >= 1")
     choice("track.mode", "none", "offline", "online", "auto")
     choice("devices.device", "cpu", "cuda", "auto")
-    choice("devices.precision", "fp32")
+    choice("devices.precision", "fp32", "fp32_fast", "bf16", "fp16", "auto")
     need(run.devices.threads >= 0, "devices.threads", "need >= 0 (0 = shared fairly)")
     need(run.devices.max_tokens >= 0, "devices.max_tokens", "need >= 0 (0 = no accumulation)")
     need(0 <= run.seed < 2**31, "seed", "need 0 <= seed < 2147483648")

@@ -131,7 +131,7 @@ class Devices:
     threads: int = 0
     """CPU threads of one run; 0 = the machine's cores shared between the jobs that run side by side."""
     precision: str = "fp32"
-    """fp32."""
+    """fp32 (fairseq's own modules), fp32_fast, bf16, fp16 (CUDA), or auto = what was shown to be as good here."""
     max_tokens: int = 0
     """Tokens that fit in one forward pass; below tokens_per_update gradients are accumulated. 0 = all fit."""
     processes: int = 1

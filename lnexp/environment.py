@@ -37,7 +37,7 @@ def environment(run: Run, session: Session, data: Prepared, threads: int) -> dic
         "updates_per_epoch": session.updates_per_epoch,
         "tokens_per_update": run.tokens_per_update,
         "device": str(session.device),
-        "precision": run.devices.precision,
+        "precision": getattr(session, "precision", run.devices.precision),
         "threads": threads,
         "cores": os.cpu_count(),
         "machine": platform.machine(),

@@ -41,7 +41,9 @@ def translate(session: Session, data: Prepared, run: Run, split: str, decode: De
     from lnexp.data.text import detokenize
 
     lang = run.data.tgt
-    tokens = join(session.translate(split, decode), run.data)
+    with session.clock("decoding"):
+        found = session.translate(split, decode)
+    tokens = join(found, run.data)
     lines = list(detokenize(tokens, lang)) if run.data.tokenizer == "moses" else tokens
     # Lower-cased models can only be scored without case; the signature says so (case:lc).
     scores = [

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lnexp import rundir
+from lnexp.config import Run
+
+CHANCE = 0.9
+"""A best validation above this share of the bits of word frequencies alone counts as never having learned."""
 
 
 @dataclass
@@ -19,6 +23,37 @@ class Progress:
     """Validations since the best one."""
     validated: int = 0
     """Update of the last validation: one that was cut is done again."""
+    target_tokens: float = 0.0
+    """Trained on so far, the ends of sentences with them; like `parts` absent from old checkpoints."""
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds by part (timing.py), start-up with them."""
+
+    def better(self, updates: int, loss_bits: float, nll_bits: float) -> bool:
+        """Take the losses of a validation over; say whether it is the best one."""
+        self.best_nll, self.validated = min(self.best_nll, nll_bits), updates
+        if loss_bits < self.best_loss:
+            self.best_loss, self.stale = loss_bits, 0
+            return True
+        self.stale += 1
+        return False
+
+    def bound_met(self, run: Run, updates: int, updates_per_epoch: int) -> bool:
+        """Say whether the run has reached one of the bounds that it was given."""
+        return bool(
+            (run.max_updates and updates >= run.max_updates)
+            or (run.max_epochs and updates >= run.max_epochs * updates_per_epoch)
+            or (run.max_wall_s and self.wall_s >= run.max_wall_s)
+            or (run.patience and self.stale >= run.patience)
+        )
+
+    def at_chance(self, run: Run, updates: int, updates_per_epoch: int, chance: float) -> str | None:
+        """Say so where the run never beat guessing by word frequency (`chance`, bits a token): it learned nothing."""
+        # A run that was stopped within its warm-up or first epoch had no chance to show anything.
+        tried = updates >= max(updates_per_epoch, 2 * run.schedule.warmup_updates)
+        if self.best_nll < chance * CHANCE or not tried:
+            return None
+        found = f"best valid cross-entropy {self.best_nll:.2f} bits, word frequencies alone give {chance:.2f}"
+        return f"stayed at chance: {found}"
 
 
 @dataclass

@@ -15,15 +15,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lnexp import evaluate, rundir
-from lnexp.config import Run, freeze, identity, load
+from lnexp import evaluate, rundir, timing
+from lnexp.config import Run, freeze, identity
 from lnexp.console import progress_bar
 from lnexp.environment import environment
 from lnexp.errors import UserError
 from lnexp.files import words
 from lnexp.guard import FolderLost, Interrupted, Lock, Stop, lock, log_file
+from lnexp.memory import bounded, forget_peak
 from lnexp.progress import Progress, Window
 from lnexp.retention import trim
+from lnexp.takeover import again as again
+from lnexp.takeover import take_over
+from lnexp.timing import Clock
 
 if TYPE_CHECKING:
     from lnexp.backend.session import Session
@@ -33,8 +37,6 @@ if TYPE_CHECKING:
 Say = Callable[[str], None]
 SAVE_EVERY_S = 60.0
 """Training time between two checkpoints besides those at validations; what a kill can cost."""
-CHANCE = 0.9
-"""A best validation above this share of the bits of word frequencies alone counts as never having learned."""
 EXPLODED = 1e6
 """A gradient norm (of the mean loss a token, before clipping) that no training comes back from."""
 
@@ -46,7 +48,7 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
     """
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder, say) as held, log_file(folder):
-        state = _take_over(run, folder)
+        state = take_over(run, folder)
         if state in rundir.ENDED or (state == "failed" and not again(run, folder)):
             more = "retry=failed tries it again" if state == "failed" else "nothing to train"
             say(f"{folder.name}: {state} already, {more}")
@@ -85,43 +87,53 @@ class _Training:
         self._trained: dict[str, Any] = {}  # what the checkpoints are of
         self._kept: tuple[int, int] | None = None  # what last.pt holds: updates, and the update of its validation
         self._ended, self._last = False, "none"  # the latter: loss and gradient norm of the last update
-        self._clock = time.monotonic()
+        self._clock = Clock()
+        self._began = time.monotonic()
 
     def go(self) -> str:
-        from lnexp.backend import open_session
-        from lnexp.data.prepare import prepare
-
         run, folder = self.run, self.folder
-        data = prepare(run.data, Path(run.paths.cache).expanduser(), self.say)
-        session = self._session = open_session(run, data, self.threads, folder)
+        forget_peak()
+        with self._clock("startup"):
+            from lnexp.backend import open_session
+            from lnexp.data.prepare import prepare
+
+            data = prepare(run.data, Path(run.paths.cache).expanduser(), self.say)
+            session = self._session = open_session(run, data, self.threads, folder)
+        session.clock = self._clock
         try:
             return self._train(session, data)
         finally:
             session.close()
 
     def _train(self, session: Session, data: Prepared) -> str:
-        from lnexp.track.sink import open_sink
+        run, folder, clock = self.run, self.folder, self._clock
+        with clock("startup"):
+            env = environment(run, session, data, self.threads)
+            self._resume(session, data)
+            rundir.write_json(folder / "env.json", env)
+        with clock("tracking"):
+            from lnexp.track.sink import open_sink
 
-        run, folder = self.run, self.folder
-        env = environment(run, session, data, self.threads)
-        self._resume(session, data)
-        rundir.write_json(folder / "env.json", env)
-        with open_sink(run, self.run_id, folder, env, self.say) as sink:
+            sink = open_sink(run, self.run_id, folder, env, self.say)
+        with sink:
             rows = rundir.RowFile(folder)
 
             def log(row: rundir.Row) -> None:
-                self._lock.check()
-                rows.write(row)
-                sink.log(row)
+                with clock("tracking"):
+                    self._lock.check()
+                    rows.write(row)
+                    sink.log(row)
 
-            self._clock = time.monotonic() - self.progress.wall_s
+            self._began = time.monotonic() - self.progress.wall_s
             with self.stop.gently():
                 reason = self._loop(session, data, log)
                 scores = self._score(session, data, sink)
             rows.close()
-            reason = reason or self._chance(data)
+            updates, per_epoch = session.updates, session.updates_per_epoch
+            reason = reason or self.progress.at_chance(run, updates, per_epoch, data.manifest["target_unigram_bits"])
             state = "diverged" if reason else "done"
-            sink.finish(state, scores)
+            with clock("tracking"):
+                sink.finish(state, scores, timing.flat(self._costs(session)))
         self.end(state, reason)
         trim(folder, run.keep)
         return state
@@ -139,9 +151,16 @@ class _Training:
                 raise  # a result that cannot be kept is none
             if str(error) not in str(reason):
                 self.say(f"{self.folder.name}: {state}: {reason}; its status.json cannot be written ({words(error)})")
+        else:
+            if self._session:
+                timing.write(self.folder, self._costs(self._session))
+
+    def _costs(self, session: Session) -> dict[str, Any]:
+        tokens = self.progress.target_tokens
+        return timing.costs(self._clock.seconds(), session.updates, tokens, session.peak_device_mib)
 
     def _tick(self) -> float:
-        self.progress.wall_s = time.monotonic() - self._clock
+        self.progress.wall_s = time.monotonic() - self._began
         return self.progress.wall_s
 
     def _loop(self, session: Session, data: Prepared, log: Callable[[rundir.Row], None]) -> str | None:
@@ -158,46 +177,46 @@ class _Training:
     def _updates(self, session: Session, data: Prepared, log: Callable[[rundir.Row], None], bar: Any) -> str | None:
         from lnexp.backend import NonFinite
 
-        run = self.run
+        run, progress = self.run, self.progress
         every = run.validate_every or session.updates_per_epoch
-        saved = self._tick()
+        most = -(-run.tokens_per_update // run.passes)
+        mend = f"set devices.max_tokens below {most} (gradients are accumulated, tokens_per_update stays as it is)"
+        saved = recorded = self._tick()
         stream = session.updates_stream()
         while True:
             self.stop.obey()
-            due = session.updates % every == 0 or self._bound_met(session)
-            if session.updates and due and self.progress.validated != session.updates:
+            over = progress.bound_met(run, session.updates, session.updates_per_epoch)
+            due = session.updates % every == 0 or over
+            if session.updates and due and progress.validated != session.updates:
                 log(self._validate(session, data))
                 self._save(session)
                 saved = self._tick()
-            if self._bound_met(session):
+            if progress.bound_met(run, session.updates, session.updates_per_epoch):  # a validation may use up patience
                 return None
             began = time.monotonic()
             try:
-                update = next(stream)
+                with bounded(f"update {session.updates + 1}", mend):
+                    update = next(stream)
                 if update["gnorm"] > EXPLODED:
                     raise NonFinite(f"the gradient norm is {update['gnorm']:.3g}")
             except NonFinite as error:
                 return f"update {session.updates + 1}: {error}; before it {self._last}"
             self._last = f"training loss {update['loss_bits']:.3f} bits, gradient norm {update['gnorm']:.3g}"
             self._window.add(update, time.monotonic() - began)
+            progress.target_tokens += update["tokens"]
             wall_s = self._tick()
             bar.update()
             if session.updates % run.log_every == 0:
                 log({"split": "train", **self._where(session), **self._window.row()})
-                rundir.write_status(self.folder, "running", session.updates, wall_s)
+                with self._clock("tracking"):
+                    rundir.write_status(self.folder, "running", session.updates, wall_s)
+                    if wall_s - recorded > timing.EVERY_S:
+                        timing.write(self.folder, self._costs(session))
+                        recorded = wall_s
                 self._window = Window()
             if wall_s - saved > SAVE_EVERY_S:
                 self._save(session)
                 saved = wall_s
-
-    def _bound_met(self, session: Session) -> bool:
-        run, progress = self.run, self.progress
-        return bool(
-            (run.max_updates and session.updates >= run.max_updates)
-            or (run.max_epochs and session.updates >= run.max_epochs * session.updates_per_epoch)
-            or (run.max_wall_s and progress.wall_s >= run.max_wall_s)
-            or (run.patience and progress.stale >= run.patience)
-        )
 
     def _where(self, session: Session) -> rundir.Row:
         return {
@@ -209,14 +228,12 @@ class _Training:
 
     def _validate(self, session: Session, data: Prepared) -> rundir.Row:
         progress = self.progress
-        losses = session.validate()
-        translation = evaluate.translate(session, data, self.run, "valid", self.run.decode)
+        with self._clock("validation"):
+            losses = session.validate()
+        translation = self._translate(session, data, "valid")
         bleu = translation.scores[0].value
-        progress.best_nll = min(progress.best_nll, losses["nll_bits"])
-        progress.stale += 1
-        progress.validated = session.updates
-        if losses["loss_bits"] < progress.best_loss:
-            progress.best_loss, progress.stale, self._best = losses["loss_bits"], 0, translation
+        if progress.better(session.updates, **losses):
+            self._best = translation
             self._save(session, best=True)
         self._tick()
         bound = f"/{self.run.max_updates}" if self.run.max_updates else ""
@@ -227,14 +244,16 @@ class _Training:
     def _save(self, session: Session, best: bool = False) -> None:
         from lnexp.backend import checkpoint
 
-        self._lock.check()
-        own = {"progress": vars(self.progress), "window": vars(self._window), "trained": self._trained}
-        state, folder = session.state() | own | {"last": self._last}, self.folder / "checkpoints"
-        if best:
-            checkpoint.write(state, folder / checkpoint.BEST)
-        elif self._kept != (now := (session.updates, self.progress.validated)):
-            checkpoint.write_last(state, folder)
-            self._kept = now
+        with self._clock("checkpointing"):
+            self._lock.check()
+            self.progress.parts = self._clock.seconds()
+            own = {"progress": vars(self.progress), "window": vars(self._window), "trained": self._trained}
+            state, folder = session.state() | own | {"last": self._last}, self.folder / "checkpoints"
+            if best:
+                checkpoint.write(state, folder / checkpoint.BEST)
+            elif self._kept != (now := (session.updates, self.progress.validated)):
+                checkpoint.write_last(state, folder)
+                self._kept = now
 
     def _resume(self, session: Session, data: Prepared) -> None:
         from lnexp.backend import checkpoint
@@ -246,6 +265,7 @@ class _Training:
             return
         session.load_state(state)
         self.progress, self._window = Progress(**state["progress"]), Window(**state["window"])
+        self._clock.add(self.progress.parts)
         self._last, self._kept = state.get("last", "none"), (session.updates, self.progress.validated)
         rundir.cut_rows(self.folder, session.updates)
         self.say(f"{self.folder.name}: goes on from update {session.updates}")
@@ -257,43 +277,20 @@ class _Training:
         best = self.folder / "checkpoints" / checkpoint.BEST
         if not best.exists():
             return []
-        session.load_state(checkpoint.read(best, self._trained), optimizer=False)
+        with self._clock("checkpointing"):
+            session.load_state(checkpoint.read(best, self._trained), optimizer=False)
         run = self.run
         found = {"valid": self._best} if self._best else {}  # made already, unless a restart lies in between
         for split in evaluate.FINAL_SPLITS:
-            found[split] = found.get(split) or evaluate.translate(session, data, run, split, run.decode)
+            found[split] = found.get(split) or self._translate(session, data, split)
         self._lock.check()
-        scores = evaluate.write(self.folder, found, run, run.decode, "best", data)
-        lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
-        sink.samples(list(zip(*lines, strict=True))[:20])
+        with self._clock("scoring"):
+            scores = evaluate.write(self.folder, found, run, run.decode, "best", data)
+        with self._clock("tracking"):
+            lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
+            sink.samples(list(zip(*lines, strict=True))[:20])
         return scores
 
-    def _chance(self, data: Prepared) -> str | None:
-        """A run that never beats guessing by word frequency has learned nothing: say so."""
-        chance = data.manifest["target_unigram_bits"]
-        best = self.progress.best_nll
-        run, session = self.run, self._session
-        assert session
-        # A run that was stopped within its warm-up or first epoch had no chance to show anything.
-        tried = session.updates >= max(session.updates_per_epoch, 2 * run.schedule.warmup_updates)
-        if best < chance * CHANCE or not tried:
-            return None
-        return f"stayed at chance: best valid cross-entropy {best:.2f} bits, word frequencies alone give {chance:.2f}"
-
-
-def _take_over(run: Run, folder: Path) -> str | None:
-    """Give the state the folder is in; refuse one that belongs to another config."""
-    status = rundir.read_status(folder)
-    if status is None:
-        return None
-    from lnexp.backend.checkpoint import differences
-
-    if changed := differences(identity(load(folder / "config.yaml")), identity(run)):
-        raise UserError(f"{folder}: holds another run ({changed}); delete it or set another run_name")
-    return str(status["state"])
-
-
-def again(run: Run, folder: Path) -> bool:
-    """Say whether a failed run is to be tried again: asked for, or it never came to an update."""
-    status = rundir.read_status(folder)
-    return run.retry == "failed" or not status or not status["updates"]
+    def _translate(self, session: Session, data: Prepared, split: str) -> evaluate.Translation:
+        with self._clock("scoring"):  # but for the search, which the session counts as decoding
+            return evaluate.translate(session, data, self.run, split, self.run.decode)

@@ -1,8 +1,10 @@
-"""One side of the benchmark, in a process of its own: python bench_side.py lnexp|fairseq|gemm WORK_FOLDER UPDATES.
+"""One side of a training benchmark, in a process of its own: python bench_side.py WORK_FOLDER.
 
-In: WORK_FOLDER/config.yaml, a frozen run. Out: WORK_FOLDER/result.json: for each update the second (from the start of
-the process) at which it ended, the CPU seconds spent until then, its target tokens and its loss. The stopwatch is all
-that is added to either program; lists are filled while it runs, and turned into numbers once it has stopped.
+In: WORK_FOLDER/config.yaml, a frozen run, and job.json: {"program": "lnexp" | "fairseq" | "peaks", "mode": precision,
+"updates": those that count and those before, "warmup": those before, "syncs": updates more, to count in}.
+Out: result.json: for each update the second (from the start of the process) at which it ended, the CPU seconds spent
+until then, its target tokens and its loss. The stopwatch is all that is added to either program; lists are filled while
+it runs, and turned into numbers once it has stopped.
 """
 
 from __future__ import annotations
@@ -11,60 +13,103 @@ import json
 import resource
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 STARTED = time.perf_counter()
-GEMM = 2048
+PAD = 1
+"""fairseq's number for padding, in every dictionary."""
+Job = dict[str, Any]
 
 
-def lnexp_side(folder: Path, updates: int) -> dict[str, Any]:
-    """What `lnexp train` does between two validations: updates from its Session."""
-    import torch
-
-    from lnexp.backend import open_session
+def opened(folder: Path, job: Job) -> tuple[Any, Any]:
+    """Give (run in the mode of the job, its prepared data)."""
     from lnexp.config import load
     from lnexp.data.prepare import prepare
 
     run = load(folder / "config.yaml")
-    data = prepare(run.data, Path(run.paths.cache).expanduser())
+    run.devices.precision = job["mode"]
+    return run, prepare(run.data, Path(run.paths.cache).expanduser())
+
+
+class Stopwatch:
+    """Notes when each update ended. A GPU works on after a call has returned: it is waited for where the time counts,
+    after the warm-up and at the end."""
+
+    def __init__(self, job: Job, wait: Callable[[], None] | None) -> None:
+        self.seconds: list[float] = []
+        self.cpu_seconds: list[float] = []
+        self._counted, self._wait = (job["warmup"], job["updates"]), wait
+
+    def note(self) -> None:
+        if self._wait and len(self.seconds) + 1 in self._counted:
+            self._wait()
+        self.seconds.append(time.perf_counter() - STARTED)
+        self.cpu_seconds.append(time.process_time())
+
+
+def lnexp_side(folder: Path, job: Job) -> dict[str, Any]:
+    """What `lnexp train` does between two validations: updates from its Session."""
+    import torch
+
+    from lnexp.backend import open_session
+
+    run, data = opened(folder, job)
     session = open_session(run, data, run.devices.threads)
-    seconds, cpu, rows = [], [], []
-    for row in session.updates_stream():
-        seconds.append(time.perf_counter() - STARTED)
-        cpu.append(time.process_time())
+    cuda = session.device.type == "cuda"
+    watch, rows = Stopwatch(job, torch.cuda.synchronize if cuda else None), []
+    stream = session.updates_stream()
+    for row in stream:
+        watch.note()
         rows.append(row)
-        if len(rows) == updates:
+        if len(rows) == job["updates"]:
             break
     return {
-        "seconds": seconds,
-        "cpu_seconds": cpu,
+        "seconds": watch.seconds,
+        "cpu_seconds": watch.cpu_seconds,
         "tokens": [int(row["tokens"]) for row in rows],
-        "losses": [row["loss_bits"] for row in rows],
+        "losses": [float(row["loss_bits"]) for row in rows],
         "parameters": session.parameters,
         "threads": torch.get_num_threads(),
+        "precision": getattr(session, "precision", run.devices.precision),
+        "cuda_peak_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
+        "syncs": synchronizations(stream, job["syncs"]) if cuda and job.get("syncs") else None,
     }
 
 
-def fairseq_side(folder: Path, updates: int) -> dict[str, Any]:
+def synchronizations(stream: Any, updates: int) -> float:
+    """Count, an update, how often the CPU waits for the GPU: torch warns of each such call."""
+    import torch
+
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(updates):
+            next(stream)
+    torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in caught) / updates
+
+
+def fairseq_side(folder: Path, job: Job) -> dict[str, Any]:
     """Stock fairseq-train by its own entry point; Trainer.train_step notes when it returned."""
     import torch
     from fairseq.trainer import Trainer
     from fairseq_cli.train import cli_main  # type: ignore[import-untyped]
 
-    from lnexp.config import load
-    from lnexp.data.prepare import prepare
-
-    run = load(folder / "config.yaml")
-    data = prepare(run.data, Path(run.paths.cache).expanduser())
+    run, data = opened(folder, job)
+    cuda = run.devices.device != "cpu"
     train_step = Trainer.train_step
-    seconds, cpu, batches, rows, parameters = [], [], [], [], 0
+    watch = Stopwatch(job, torch.cuda.synchronize if cuda else None)
+    batches, rows, parameters = [], [], 0
 
     def timed(trainer: Any, samples: list[dict[str, Any]], *rest: Any, **named: Any) -> Any:
         nonlocal parameters
         row = train_step(trainer, samples, *rest, **named)
-        seconds.append(time.perf_counter() - STARTED)
-        cpu.append(time.process_time())
+        if row is None:  # --fp16: the gradient overflowed, and fairseq does not count the update
+            return row
+        watch.note()
         batches.append(samples)
         rows.append(row)
         if not parameters:
@@ -72,18 +117,20 @@ def fairseq_side(folder: Path, updates: int) -> dict[str, Any]:
         return row
 
     Trainer.train_step = timed
-    sys.argv = ["fairseq-train", *stock_arguments(run, data.folder, updates, folder / "checkpoints")]
+    half = ["--fp16"] if job["mode"] == "fp16" else []
+    sys.argv = ["fairseq-train", *stock_arguments(run, data.folder, job["updates"], folder / "checkpoints"), *half]
     cli_main()
-    pad = 1  # fairseq's number for padding, in every dictionary
     return {
-        "seconds": seconds,
-        "cpu_seconds": cpu,
+        "seconds": watch.seconds,
+        "cpu_seconds": watch.cpu_seconds,
         "tokens": [sum(int(sample["ntokens"]) for sample in samples) for samples in batches],
         "losses": [float(row["loss"]) for row in rows],
         "parameters": parameters,
         "threads": torch.get_num_threads(),
+        "precision": job["mode"],
+        "cuda_peak_mib": torch.cuda.max_memory_allocated() / 2**20 if cuda else None,
         "sentences": [
-            list(zip(s["net_input"]["src_lengths"].tolist(), s["target"].ne(pad).sum(1).tolist(), strict=True))
+            list(zip(s["net_input"]["src_lengths"].tolist(), s["target"].ne(PAD).sum(1).tolist(), strict=True))
             for samples in batches
             for s in samples
         ],
@@ -123,7 +170,7 @@ def stock_arguments(run: Any, data: Path, updates: int, save_dir: Path) -> list[
             f"{side}-ffn-embed-dim": size.d_ffn,
             f"{side}-attention-heads": size.heads,
         }
-    flags = ["cpu", "no-save", "disable-validation", "no-progress-bar"]
+    flags = ["no-save", "disable-validation", "no-progress-bar"] + ["cpu"] * (run.devices.device == "cpu")
     flags += {"all": ["share-all-embeddings"], "decoder": ["share-decoder-input-output-embed"]}.get(
         size.share_embeddings, []
     )
@@ -133,27 +180,48 @@ def stock_arguments(run: Any, data: Path, updates: int, save_dir: Path) -> list[
     return [str(data), *options, *(f"--{flag}" for flag in flags)]
 
 
-def gemm_side(folder: Path, updates: int) -> dict[str, Any]:
-    """The best of some products of two 2048 x 2048 matrices in fp32: what this machine can do at most."""
+def peaks_side(folder: Path, job: Job) -> dict[str, Any]:
+    """What this machine does at most, in GFLOP/s: the best of some products of two n x n matrices, a way and a number
+    type. The first word of each name is the type."""
     import torch
+    from torch import Tensor
 
-    a, b = torch.randn(GEMM, GEMM), torch.randn(GEMM, GEMM)
-    out = torch.empty(GEMM, GEMM)
-    best = float("inf")
-    for _ in range(12):
-        began = time.perf_counter()
-        torch.mm(a, b, out=out)
-        best = min(best, time.perf_counter() - began)
-    return {"gflops": 2 * GEMM**3 / best / 1e9}
+    cuda = job["mode"] == "cuda"
+    n = job.get("side") or (8192 if cuda else 2048)
+
+    def best(product: Callable[[], Tensor]) -> float:
+        times = []
+        for _ in range(12):
+            began = time.perf_counter()
+            product()
+            if cuda:
+                torch.cuda.synchronize()
+            times.append(time.perf_counter() - began)
+        return 2 * n**3 / min(times) / 1e9
+
+    a, b = (torch.randn(n, n, device="cuda" if cuda else "cpu") for _ in range(2))
+    out = torch.empty_like(a)
+    found = {"fp32 torch.mm": best(lambda: torch.mm(a, b, out=out))}
+    if not cuda and hasattr(torch.ops.mkldnn, "_linear_pointwise"):
+        linear = torch.ops.mkldnn._linear_pointwise
+        found["fp32 oneDNN"] = best(lambda: linear(a, b, None, "none", [], ""))
+    for name, kind in [("bf16", torch.bfloat16)] + [("fp16", torch.float16)] * cuda:
+        c, d = a.to(kind), b.to(kind)
+        found[f"{name} torch.mm"] = best(lambda c=c, d=d: torch.mm(c, d))  # type: ignore[misc]
+    return {"gflops": found, "side": n}
 
 
-SIDES = {"lnexp": lnexp_side, "fairseq": fairseq_side, "gemm": gemm_side}
+SIDES = {"lnexp": lnexp_side, "fairseq": fairseq_side, "peaks": peaks_side}
+
+
+def peak_mib() -> float:
+    """Give the most memory that this process has held; Linux counts in KiB, macOS in bytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**10 if sys.platform == "linux" else 2**20)
+
 
 if __name__ == "__main__":
-    work = Path(sys.argv[2])
-    result = SIDES[sys.argv[1]](work, int(sys.argv[3]))
-    # Linux counts in KiB, macOS in bytes.
-    result["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
-        2**10 if sys.platform == "linux" else 2**20
-    )
+    work = Path(sys.argv[1])
+    job = json.loads((work / "job.json").read_text(encoding="utf-8"))
+    result = SIDES[job["program"]](work, job)
+    result["peak_mib"] = peak_mib()
     (work / "result.json").write_text(json.dumps(result), encoding="utf-8")

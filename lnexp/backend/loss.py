@@ -15,6 +15,9 @@ from fairseq.criterions import FairseqCriterion
 from fairseq.logging import metrics
 from torch import Tensor
 
+from lnexp.backend.fast import FastTransformer
+from lnexp.backend.output import output_loss
+
 
 class _SmoothedLoss(torch.autograd.Function):
     @staticmethod
@@ -53,17 +56,25 @@ def smoothed_loss(logits: Tensor, target: Tensor, eps: float, pad: int) -> tuple
 
 
 class LabelSmoothedLoss(FairseqCriterion):
-    """fairseq's `label_smoothed_cross_entropy`: same value, same gradient, from the logits at once."""
+    """fairseq's `label_smoothed_cross_entropy`: same value, same gradient, from the logits at once.
 
-    def __init__(self, task: Any, eps: float) -> None:
+    The model is its own forward pass, or `fast` is, a view of it.
+    """
+
+    def __init__(self, task: Any, eps: float, fast: FastTransformer | None = None) -> None:
         super().__init__(task)
-        self.eps = eps
+        self.eps, self.fast = eps, fast
 
     def forward(self, model: Any, sample: dict[str, Any], reduce: bool = True) -> tuple[Tensor, int, dict[str, Any]]:
-        logits = model(**sample["net_input"])[0]
         target = sample["target"]
-        logits = logits.view(-1, logits.size(-1)).float()
-        loss, nll = smoothed_loss(logits, target.view(-1), self.eps, self.padding_idx)
+        if self.fast:
+            batch = sample["net_input"]
+            features = self.fast.features(batch["src_tokens"], batch["prev_output_tokens"])
+            loss, nll = output_loss(features, self.fast.output, target.view(-1), self.eps, self.padding_idx)
+        else:
+            logits = model(**sample["net_input"])[0]
+            logits = logits.view(-1, logits.size(-1)).float()
+            loss, nll = smoothed_loss(logits, target.view(-1), self.eps, self.padding_idx)
         tokens = sample["ntokens"]
         sums = {
             "loss": loss.data,

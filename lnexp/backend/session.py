@@ -16,24 +16,26 @@ from fairseq import utils
 from fairseq.data import iterators
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from fairseq.trainer import Trainer
+from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 
 from lnexp.backend import NonFinite
+from lnexp.backend.fast import FastTransformer
+from lnexp.backend.flat import Flat
 from lnexp.backend.generate import translate
 from lnexp.backend.group import Group
+from lnexp.backend.linear import product
 from lnexp.backend.loss import LabelSmoothedLoss
 from lnexp.backend.memory import keep_freed_memory
 from lnexp.backend.model import MAX_POSITIONS, build_model, parameter_count
-from lnexp.backend.optim import NAME
+from lnexp.backend.optim import NAME, LossScale, Overflow
+from lnexp.backend.precision import fast_type, resolve
+from lnexp.backend.trainer import Task, Trainer
 from lnexp.config import Decode, Run
 from lnexp.data.prepare import Prepared
 from lnexp.errors import UserError
 from lnexp.schedule import lr
-
-_FAR = 1_000_003
-"""Between the seeds of two passes of an update: further than any run has updates, so that no two ever meet."""
+from lnexp.timing import Clock
 
 
 def device_of(run: Run, rank: int) -> torch.device:
@@ -45,36 +47,6 @@ def device_of(run: Run, rank: int) -> torch.device:
         return torch.device("cpu")
     torch.cuda.set_device(rank)
     return torch.device("cuda", rank)
-
-
-class _Task(TranslationTask):
-    """Draws the dropout of each pass of an update from a seed of its own, so that it does not matter which process
-    does the pass; the first pass has the seed that fairseq's Trainer sets."""
-
-    next_pass, step = 0, 1
-
-    def train_step(self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, **more: Any) -> Any:
-        if self.next_pass:
-            utils.set_torch_seed(self.seed + update_num + self.next_pass * _FAR)
-        self.next_pass += self.step
-        return super().train_step(sample, model, criterion, optimizer, update_num, **more)
-
-
-class _Trainer(Trainer):
-    group = Group()
-
-    def _sync_stats(self) -> bool:
-        return self.group.size > 1
-
-    def _aggregate_logging_outputs(self, logs: list[dict[str, Any]], *sums: Any, ignore: bool = False) -> Any:
-        """Sum what the passes of all processes logged; a pass that only fills up counts nothing."""
-        names = ("loss", "nll_loss", "ntokens", "nsentences", "sample_size")
-        own = [0.0 if ignore else sum(float(log[name]) for log in logs) for name in names]
-        total = self.group.total(*own, *map(float, sums))
-        return [dict(zip(names, total, strict=False))], total[len(names) :]
-
-    def save_checkpoint(self, filename: str, extra_state: Any) -> None:
-        """Write nothing: fairseq would leave a crash.pt in the working folder; our checkpoints are train.py's."""
 
 
 class Session:
@@ -97,8 +69,19 @@ class Session:
         model = build_model(run.size, run.model, self._task)
         self.parameters = parameter_count(model)
         config = self._fairseq_config()
-        self._trainer = _Trainer(config, self._task, model, LabelSmoothedLoss(self._task, run.optim.label_smoothing))
+        self.precision = resolve(run.devices.precision, self.device)
+        model = model.to(self.device)
+        kind = fast_type(self.precision)
+        flat = Flat(model)
+        loss = LabelSmoothedLoss(
+            self._task, run.optim.label_smoothing, FastTransformer(model, flat, kind) if kind else None
+        )
+        self._trainer = Trainer(config, self._task, model, loss)
+        self._trainer.flat, self._trainer.scale = flat, LossScale(self.precision == "fp16")
         self._trainer.group = self._trainer.optimizer.group = self._group
+        self._trainer.cuda_env = None  # with it each update would forget the peak of the device's memory
+        if self.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats(self.device)
         self._epochs = self._trainer.get_train_iterator(epoch=1, load_dataset=False)
         self.check: Callable[[], None] = lambda: None
         """Called between the batches of validation and the steps of decoding; may raise to stop them."""
@@ -107,8 +90,8 @@ class Session:
         self.updates_per_epoch = math.ceil(len(self._epochs) / self._passes)
         config.lr_scheduler.updates_per_epoch = self.updates_per_epoch
 
-    def _open_task(self, data: Prepared) -> TranslationTask:
-        task = _Task.setup_task(
+    def _open_task(self, data: Prepared) -> Task:
+        task = Task.setup_task(
             TranslationConfig(
                 data=str(data.folder),
                 source_lang=self.run.data.src,
@@ -120,7 +103,7 @@ class Session:
                 required_seq_len_multiple=1,
             )
         )
-        task.seed, task.step = self.run.seed, self._group.size
+        task.seed, task.step, task.clock = self.run.seed, self._group.size, Clock()
         for split in ("train", "valid", "test"):
             task.load_dataset(split, combine=False)
         return task
@@ -148,6 +131,20 @@ class Session:
         return config
 
     @property
+    def clock(self) -> Clock:
+        """Times the parts of an update; who times the whole run puts that clock here."""
+        return self._task.clock
+
+    @clock.setter
+    def clock(self, clock: Clock) -> None:
+        self._task.clock = clock
+
+    @property
+    def peak_device_mib(self) -> float | None:
+        """Most memory that tensors took on the GPU at once, in MiB; None on a CPU."""
+        return torch.cuda.max_memory_allocated(self.device) / 2**20 if self.device.type == "cuda" else None
+
+    @property
     def updates(self) -> int:
         """Updates done."""
         return self._trainer.get_num_updates()
@@ -169,18 +166,34 @@ class Session:
         """
         while True:
             if self._batches is None:
-                epoch = self._epochs.next_epoch_itr(fix_batches_to_gpus=False, shuffle=True)
+                with self.clock("data"):
+                    epoch = self._epochs.next_epoch_itr(fix_batches_to_gpus=False, shuffle=True)
                 self._batches = iterators.GroupedIterator(epoch, self._passes) if self._passes > 1 else epoch
                 self._trainer.begin_epoch(self._epochs.epoch)
-            for samples in self._batches:
-                yield self._update(samples if self._passes > 1 else [samples])
+            while samples := self._next_batch():
+                yield self._update(samples)
             self._batches, self._position = None, self._epochs.state_dict()
+
+    def _next_batch(self) -> list[Any]:
+        """Give the batches of the next update, one a pass; none at the end of the epoch."""
+        with self.clock("data"):
+            samples = next(self._batches, None)
+        return [] if samples is None else samples if self._passes > 1 else [samples]
 
     def _update(self, samples: list[Any]) -> dict[str, float]:
         group = self._group
         self._task.next_pass = group.rank
         # A process that the last batches of an epoch leave without a share does a pass that counts nothing.
-        out = self._trainer.train_step(samples[group.rank :: group.size] or [None])
+        own = samples[group.rank :: group.size] or [None]
+        if self.device.type == "cuda":
+            with self.clock("data"):
+                own = [sample and utils.move_to_cuda(sample) for sample in own]
+        with self.clock("optimizer"):  # what is neither forward nor backward
+            try:
+                # fairseq would pass over an update that is out of memory; raise_oom has it say so.
+                out = self._trainer.train_step(own, raise_oom=True)
+            except Overflow:
+                return self._update(samples)
         if out is None or not math.isfinite(out["loss"]):
             raise NonFinite("loss is not finite")
         return {
@@ -214,7 +227,10 @@ class Session:
             raise UserError(f"decode.max_tokens={decode.max_tokens}: {rule}")
         model = self._trainer.get_model()
         model.eval()
-        own = translate(model, self._task, split, decode, self.device, self.check, self._group.rank, self._group.size)
+        # float16 has no products of this kind on all devices; what it gains in decoding is little.
+        precision = "fp32_fast" if self.precision == "fp16" else self.precision
+        place = self.device, self.check, self._group.rank, self._group.size
+        own = translate(model, self._task, split, decode, *place, precision, product)
         found = self._group.union(own)
         return [found[index] for index in range(len(found))]
 

@@ -77,6 +77,12 @@ class Result:
         return self._read_rows(lambda folder: [r for r in rundir.rows(folder) if isinstance(r.get("updates"), int)])
 
     @cached_property
+    def timing(self) -> dict[str, Any]:
+        """timing.json, read when first asked for; empty where there is none."""
+        found: dict[str, Any] = _read_optional(self.folder / "timing.json", dict)
+        return found
+
+    @cached_property
     def _validations(self) -> list[rundir.Row]:
         """The rows of validations alone: a table of 1,000 long runs has no time for the others."""
         if "rows" in vars(self):
@@ -90,12 +96,13 @@ class Result:
             raise UserError(f"{self.folder / 'metrics.jsonl'}: cannot be read as rows of JSON ({error})") from None
 
     def forgive(self) -> Result:
-        """Read the rows now; damaged ones make the run damaged and leave it without rows, instead of an error."""
-        try:
-            _ = self.rows
-        except UserError as error:
-            self.state, self.reason = DAMAGED, str(error)
-            self.__dict__["rows"] = []
+        """Read rows and timing now; damaged ones make the run damaged and leave it without, instead of an error."""
+        for name, nothing in (("rows", []), ("timing", {})):
+            try:
+                getattr(self, name)
+            except UserError as error:
+                self.state, self.reason = DAMAGED, str(error)
+                self.__dict__[name] = nothing
         return self
 
     def series(self, split: str, name: str) -> list[tuple[int, float]]:

@@ -18,6 +18,7 @@ from lnexp import rundir
 from lnexp.errors import UserError
 from lnexp.report import table, wording
 from lnexp.report.collect import Flat, Result, collect, find
+from lnexp.report.costs import grid
 from lnexp.report.group import factors, group, identity
 
 # Which columns of metrics.jsonl the page gets; a chart more is a name more here and a line in the template's CHARTS.
@@ -46,8 +47,11 @@ def data(results: Sequence[Result]) -> dict[str, Any]:
     ordered = [(index, run) for index, g in enumerate(groups) for run in g.runs]
     configs = [_config(run) for _, run in ordered]
     common = _common([c for c in configs if c])
+    content = table.build(results)
+    costs = grid(content["rows"])
     return {
-        "table": _lean(table.build(results)),
+        "table": _lean(content),
+        "costs": costs and {"headers": costs.headers, "rows": costs.rows, "notes": costs.notes},
         "summary": table.summary(results),
         "factors": [{"key": k, "label": wording.factor(k)} for k in varying],
         "groups": [
@@ -66,7 +70,7 @@ def data(results: Sequence[Result]) -> dict[str, Any]:
 
 def _lean(content: dict[str, Any]) -> dict[str, Any]:
     """Drop what the page shows in another form: raw factor values, folder names, single values."""
-    drop = ("factors", "runs", "seeds")
+    drop = ("factors", "runs", "seeds", "costs")
     return {**content, "rows": [{k: v for k, v in row.items() if k not in drop} for row in content["rows"]]}
 
 

@@ -12,6 +12,7 @@ from lnexp.report.collect import NEUTRAL, STATES, Flat, Result, nested
 
 ALWAYS = ("model.norm", "schedule.warmup_updates")
 # The factors people sweep stand first; the others follow by name.
+_PRECISION = "devices.precision"
 _ORDER = (*ALWAYS, "optim.name", "optim.lr", "schedule.name", "data.name")
 
 
@@ -51,8 +52,10 @@ def group(results: Iterable[Result]) -> list[Group]:
     late: list[Result] = []
     for result in results:
         (begun if result.flat else late).append(result)
+    ran = {result.flat[_PRECISION]: precision(result) for result in begun if result.env.get("precision")}
     for result in begun:
         flat = identity(result.flat)
+        flat[_PRECISION] = precision(result) if result.env else ran.get(flat[_PRECISION], flat[_PRECISION])
         key = repr(sorted(flat.items()))
         groups.setdefault(key, Group(flat)).runs.append(result)
         if result.overrides:
@@ -68,6 +71,12 @@ def group(results: Iterable[Result]) -> list[Group]:
         groups[key].runs.append(result)
     order = factors([g.flat for g in groups.values()])
     return sorted(groups.values(), key=lambda g: [_sortable(g.flat.get(k)) for k in order])
+
+
+def precision(result: Result) -> Any:
+    """Give the precision that a run was computed in: "bf16", or "auto (bf16)", which differs between machines."""
+    asked, ran = result.flat[_PRECISION], result.env.get("precision")
+    return asked if ran in (None, asked) else f"{asked} ({ran})"
 
 
 def _without_seed(overrides: Sequence[str]) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from lnexp.errors import UserError
 from lnexp.report import markup, wording
 from lnexp.report.collect import Result, collect, find
 from lnexp.report.column import Column, check_data, column
+from lnexp.report.costs import costs, grid
 from lnexp.report.group import Group, factors, group
 from lnexp.report.interval import Sample
 from lnexp.report.markup import Grid
@@ -43,7 +44,7 @@ def render(results: Sequence[Result], fmt: str = "md") -> str:
     if fmt not in SUFFIX:
         raise UserError(f"--format {fmt}: need one of {', '.join(SUFFIX)}")
     writers: dict[str, Callable[[dict[str, Any]], str]] = {
-        "md": lambda t: markup.markdown(_grid(t)),
+        "md": lambda t: "\n".join(map(markup.markdown, filter(None, (_grid(t), grid(t["rows"]))))),
         "latex": lambda t: markup.latex(_grid(t)),
         "csv": _csv,
         "json": lambda t: json.dumps(t, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
@@ -99,6 +100,7 @@ def _row(group: Group, varying: list[str], scores: Column | None) -> dict[str, A
             "certainty": claim.certainty if claim else None,
             "difference": paper.difference(group.config, bleu.mean if bleu else None),
         },
+        "costs": costs(group.runs),
         "runs": [r.name for r in group.runs],
     }
 
@@ -140,6 +142,9 @@ def _notes(groups: list[Group], scores: Column | None) -> list[str]:
     else:
         notes.append("No run is scored yet.")
     notes.append("valid loss: label-smoothed cross-entropy, bits per token, the lowest of each run.")
+    ran = {str(r.env["precision"]) for g in groups for r in g.runs if r.env.get("precision")}
+    if len(ran) == 1:  # several stand in the rows
+        notes.append(f"Computed in {wording.plain(ran.pop(), 40)}.")
     claims = [claim for g in groups if (claim := paper.claim_for(g.config))]
     if claims:
         notes.append(f"The paper: {paper.TITLE}; {'; '.join(sorted({c.locus for c in claims}, reverse=True))}.")

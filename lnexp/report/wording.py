@@ -18,6 +18,7 @@ _LABELS = {
     "optim.name": "optimizer",
     "optim.lr": "lr_max",
     "data.name": "corpus",
+    "devices.precision": "precision",
 }
 MODELS = {"post": "Post-LN", "pre": "Pre-LN"}
 

@@ -54,8 +54,8 @@ class Sink:
     def samples(self, triples: list[tuple[str, str, str]]) -> None:
         """Take (source, reference, hypothesis) of some sentences."""
 
-    def finish(self, state: str, scores: list[dict[str, Any]]) -> None:
-        """Close with the run's final state and the entries of scores.json; later calls do nothing."""
+    def finish(self, state: str, scores: list[dict[str, Any]], more: dict[str, Any] | None = None) -> None:
+        """Close with the run's final state, the entries of scores.json and `more`; later calls do nothing."""
 
     def __enter__(self) -> Self:
         return self
@@ -121,11 +121,11 @@ class WandbSink(Sink):
         columns = ["source", "reference", "hypothesis"]
         self._put(lambda live: self._log(live, {"samples": self._wandb.Table(columns=columns, data=data)}))
 
-    def finish(self, state: str, scores: list[dict[str, Any]]) -> None:
+    def finish(self, state: str, scores: list[dict[str, Any]], more: dict[str, Any] | None = None) -> None:
         if self._closed:
             return
         with contextlib.suppress(queue.Full):
-            self._jobs.put(lambda live: self._end(live, state, scores), timeout=1)
+            self._jobs.put(lambda live: self._end(live, state, scores, more or {}), timeout=1)
         self._closed = True
         self._worker.join(2)
         self._pass_on()
@@ -229,7 +229,7 @@ class WandbSink(Sink):
         live.log(metrics)  # never step=: rows behind W&B's own counter are thrown away
         self._rows += 1
 
-    def _end(self, live: Any, state: str, scores: list[dict[str, Any]]) -> None:
+    def _end(self, live: Any, state: str, scores: list[dict[str, Any]], more: dict[str, Any]) -> None:
         self._ended = True
         live.summary["state"] = state
         for score in scores:
@@ -237,6 +237,7 @@ class WandbSink(Sink):
             live.summary[name] = score["value"]
             live.summary[name + "_signature"] = score["signature"]
             live.summary[name + "_sentences"] = score["n_sentences"]
+        live.summary.update(more)
         if state == "diverged":  # a result, not a failure
             live.tags = (*(live.tags or ()), "diverged")
         if state == "interrupted":

@@ -13,7 +13,7 @@ from lnexp import rundir
 def outcome(folder: Path) -> dict[str, Any]:
     """Give state, rows, scores, weights and moments of a run folder, without what a clock says."""
     state = torch.load(folder / "checkpoints" / "last.pt", weights_only=True)
-    moments = state["optimizer"]["state"]
+    moments = state["optimizer"]["torch"]["state"]
     return {
         "status": {k: v for k, v in (rundir.read_status(folder) or {}).items() if k != "wall_s"},
         "rows": [{k: v for k, v in row.items() if k not in ("wall_s", "tokens_per_s")} for row in rundir.rows(folder)],

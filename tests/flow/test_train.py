@@ -92,8 +92,8 @@ def test_stopped_and_gone_on_equals_undisturbed_bit_for_bit(cut, monkeypatch, ca
     states = [torch.load(run / "checkpoints" / "last.pt", weights_only=True) for run in (cut_run, whole)]
     for name in states[0]["model"]:
         assert torch.equal(states[0]["model"][name], states[1]["model"][name]), name
-    for index, moments in states[0]["optimizer"]["state"].items():
-        assert all(torch.equal(moments[k], states[1]["optimizer"]["state"][index][k]) for k in moments)
+    for index, moments in states[0]["optimizer"]["torch"]["state"].items():
+        assert all(torch.equal(moments[k], states[1]["optimizer"]["torch"]["state"][index][k]) for k in moments)
     assert (cut_run / "scores.json").read_text() == (whole / "scores.json").read_text()
 
 

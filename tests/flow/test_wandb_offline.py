@@ -54,7 +54,7 @@ def test_three_runs_in_one_process_the_middle_one_fails(tmp_path: Path, capfd: p
             tracker.samples([("ein Haus", "a house", 'the <b>"house"</b>')])
             if name == "two":
                 raise RuntimeError("the job broke")
-            tracker.finish("done", desk.SCORES)
+            tracker.finish("done", desk.SCORES, {"timing/wall_s": 12.5, "timing/share/forward": 0.25})
         wheres.append(tracker.where)
         assert tracker.where and Path(tracker.where).is_relative_to(tmp_path / name / "wandb")
 
@@ -78,6 +78,7 @@ def test_three_runs_in_one_process_the_middle_one_fails(tmp_path: Path, capfd: p
     first = summaries[0]
     assert first["project"] == "lnexp" and first["tags"] == ["demo", "cpu"]
     assert first["summary"]["final/test_sacrebleu"] == 31.5
+    assert first["summary"]["timing/wall_s"] == 12.5 and first["summary"]["timing/share/forward"] == 0.25
     assert first["summary"]["final/test_sacrebleu_signature"] == "nrefs:1|v:2"
     assert first["config"]["model"] == {"norm": "post"} and first["config"]["ablation"] == "post-w200"
     assert first["config"]["env"] == {"torch": "2.13.0", "data": "f00d"}

@@ -77,6 +77,75 @@ def test_groups_are_configs_minus_seed(demo: Path) -> None:
     assert factors([g.flat for g in groups]) == ["model.norm", "schedule.warmup_updates"]
 
 
+def computed_in(folder: Path, ran: str | None, asked: str = "fp32") -> None:
+    """Have a run say which precision it ran in; None = it never came to that."""
+    config, env = folder / "config.yaml", folder / "env.json"
+    config.write_text(config.read_text().replace("precision: fp32", f"precision: {asked}"))
+    found = json.loads(env.read_text())
+    env.write_text(json.dumps(found | {"precision": ran}) if ran else "{}")
+
+
+def test_runs_of_different_precision_are_never_averaged(tmp_path: Path) -> None:
+    """Asked for alike, computed differently: two machines, "auto"."""
+    for name, seed, ran in (("a", 1, "fp32"), ("b", 2, "fp32"), ("c", 1, "bf16")):
+        computed_in(one(tmp_path / "s", name, seed=seed), ran, "auto")
+    results = collect(tmp_path / "s")
+    assert [(g.flat["devices.precision"], len(g.runs)) for g in group(results)] == [
+        ("auto (bf16)", 1),
+        ("auto (fp32)", 2),
+    ]
+    text = table.render(results)
+    assert "| precision" in text and "auto (bf16)" in text and "Computed in" not in text
+
+
+def test_precision_is_a_note_where_all_runs_share_it(tmp_path: Path) -> None:
+    """And a run that failed before it was known joins the others of its kind."""
+    for name, seed, ran in (("a", 1, "bf16"), ("b", 1, "bf16"), ("c", 2, None)):
+        computed_in(one(tmp_path / "s", name, seed=seed), ran, "auto")
+    results = collect(tmp_path / "s")
+    assert [len(g.runs) for g in group(results)] == [3]
+    assert "- Computed in bf16." in table.render(results) and "| precision" not in table.render(results)
+
+
+def test_asked_for_by_name_and_found_by_auto_are_two_rows(tmp_path: Path) -> None:
+    """The same seed twice is no second seed."""
+    computed_in(one(tmp_path / "s", "a"), "bf16", "bf16")
+    computed_in(one(tmp_path / "s", "b"), "bf16", "auto")
+    assert [g.flat["devices.precision"] for g in group(collect(tmp_path / "s"))] == ["auto (bf16)", "bf16"]
+
+
+# ---- time and memory ----
+def test_costs_of_a_group(tmp_path: Path) -> None:
+    """Sums over runs: 100 s and 300 s, 60 of them and 120 in training, 6,000 and 24,000 tokens."""
+    parts = {"forward": 40.0, "data": 20.0, "decoding": 40.0}, {"forward": 100.0, "data": 20.0, "startup": 180.0}
+    for seed, part, tokens, peak in ((1, parts[0], 6000, 500.0), (2, parts[1], 24000, 400.0)):
+        run = one(tmp_path / "s", str(seed), seed=seed)
+        (run / "timing.json").write_text(
+            json.dumps({"parts": part, "target_tokens": tokens, "peak_rss_mib": peak, "peak_device_mib": 2000.4})
+        )
+    (row,) = table.build(collect(tmp_path / "s"))["rows"]
+    assert row["costs"] == {
+        "runs": 2, "tokens_per_s": 166.7, "wall_s": 200.0, "peak_rss_mib": 500.0, "peak_device_mib": 2000.4,
+        "share": {"forward": 0.35, "data": 0.1, "decoding": 0.1, "startup": 0.45},
+    }  # fmt: skip
+    text = table.render(collect(tmp_path / "s"))
+    assert "| GPU memory |" in text and "2,000 MiB" in text and "| 55.0% |" in text
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"parts": 3}', '{"parts": {"forward": "x"}}'])
+def test_a_spoilt_record_of_time(demo: Path, content: str) -> None:
+    """No JSON is said by name in the table and marks the run in the page; JSON without sense counts as no record."""
+    run = next(demo.glob("pre_ln-warmup0-21*"))
+    (run / "timing.json").write_text(content)
+    if content in ("{", "[]"):
+        with pytest.raises(UserError, match=r"timing\.json"):
+            table.render(collect(demo))
+        dashboard.write(demo)
+        assert '"state":"damaged"' in (demo / "dashboard.html").read_text()
+    else:
+        assert "Where the time went" in table.render(collect(demo))
+
+
 def test_a_config_older_than_a_field_has_its_neutral_value(tmp_path: Path) -> None:
     for name, seed in (("a", 1), ("b", 2)):
         one(tmp_path / "s", name, seed=seed)
