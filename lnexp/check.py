@@ -76,6 +76,7 @@ def check(run: Run) -> None:
     need(decode.max_len_b >= 0, "decode.max_len_b", "need >= 0")
     need(decode.max_len_a > 0 or decode.max_len_b > 0, "decode.max_len_b", "need > 0 where decode.max_len_a=0")
     need(decode.max_tokens >= 1, "decode.max_tokens", "need >= 1")
+    choice("decode.precision", "fp32", "bf16")
     choice("track.mode", "none", "offline", "online", "auto")
     choice("devices.device", "cpu", "cuda", "auto")
     choice("devices.precision", "fp32", "fp32_fast", "bf16", "fp16", "auto")

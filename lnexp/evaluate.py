@@ -30,8 +30,9 @@ class Translation:
 
 
 def label(decode: Decode) -> str:
-    """Name a decoding in few characters: beam5-lp1.2-len1x+50."""
-    return f"beam{decode.beam}-lp{decode.lenpen:g}-len{decode.max_len_a:g}x+{decode.max_len_b}"
+    """Name a decoding in few characters: beam5-lp1.2-len1x+50, with -bf16 where it is not in fp32."""
+    suffix = "" if decode.precision == "fp32" else f"-{decode.precision}"
+    return f"beam{decode.beam}-lp{decode.lenpen:g}-len{decode.max_len_a:g}x+{decode.max_len_b}{suffix}"
 
 
 def translate(session: Session, data: Prepared, run: Run, split: str, decode: Decode) -> Translation:

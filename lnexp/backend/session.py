@@ -227,8 +227,10 @@ class Session:
             raise UserError(f"decode.max_tokens={decode.max_tokens}: {rule}")
         model = self._trainer.get_model()
         model.eval()
-        # float16 has no products of this kind on all devices; what it gains in decoding is little.
-        precision = "fp32_fast" if self.precision == "fp16" else self.precision
+        # In float32 whatever the training: hypotheses then do not depend on how a batch is cut.
+        precision = decode.precision
+        if precision == "fp32" and self.precision != "fp32":
+            precision = "fp32_fast"
         place = self.device, self.check, self._group.rank, self._group.size
         own = translate(model, self._task, split, decode, *place, precision, product)
         found = self._group.union(own)
