@@ -12,6 +12,7 @@ from fairseq.tasks.translation import TranslationTask
 from lnexp.backend.flat import Flat
 from lnexp.backend.group import Group
 from lnexp.backend.optim import LossScale, TorchOptimizer
+from lnexp.backend.pairs import Pairs
 from lnexp.timing import Clock
 
 _FAR = 1_000_003
@@ -24,6 +25,10 @@ class Task(TranslationTask):
 
     next_pass, step = 0, 1
     clock: Clock
+
+    def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **more: Any) -> None:
+        super().load_dataset(split, epoch, combine, **more)
+        self.datasets[split] = Pairs.of(self.datasets[split])
 
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False

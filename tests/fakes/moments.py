@@ -49,8 +49,8 @@ def validation() -> None:
 
 def decoding() -> None:
     """Between the batches of a decoding that would take minutes."""
-    _first("fairseq.sequence_generator.SequenceGenerator.generate")
-    _first("fairseq.models.transformer.TransformerDecoderBase.extract_features", lambda *_: False, 2.0)
+    _first("lnexp.backend.generate.search")
+    _first("lnexp.backend.incremental.Decoder.step", lambda *_: False, 2.0)
 
 
 def saving() -> None:
