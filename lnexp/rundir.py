@@ -4,6 +4,7 @@ outputs/<sweep>/<run_name>-<id8>/
   config.yaml     the run, resolved            status.json   state, updates, wall_s, reason
   env.json        versions, machine, data      scores.json   final scores with their identity
   metrics.jsonl   one row an event             hyp.*.txt     translations, one a line
+  timing.json     where the time went, memory
   checkpoints/    best.pt, last.pt, previous.pt  train.log   what the run said
 
 Every write is whole or absent (temporary file, fsync, rename); metrics.jsonl is appended and flushed a row.

@@ -18,19 +18,23 @@ from lnexp.backend.linear import wide
 
 
 def attention(
-    query: Tensor, others: Tensor | None, batch: int, heads: int, mask: Tensor | None, drop: Dropout, p: float
-) -> Tensor:
+    query: Tensor, others: Tensor | None, batch: int, heads: int, mask: Tensor | None, drop: Dropout, p: float,
+    causal: bool = False,
+) -> Tensor:  # fmt: skip
     """Give one row of heads * d_k a query.
 
     query: rows x (3 * heads * d_k) in self-attention, where others is None; else rows x (heads * d_k), and others
     holds key and value, rows x (2 * heads * d_k). mask: added to the scores, broadcast to batch x heads x queries x
-    keys. p: dropout on the attention weights.
+    keys. causal: instead of a mask, no query sees a later key. p: dropout on the attention weights.
     """
     if query.device.type == "cpu":
+        if causal:
+            length = query.size(0) // batch
+            mask = query.new_full((length, length), -torch.inf).triu_(1)
         return _Attention.apply(query, others, batch, heads, mask, drop, p)
     parts = [(query, 3)] if others is None else [(query, 1), (others, 2)]
     q, k, v = (x.transpose(1, 2) for rows, count in parts for x in _views(rows, batch, heads, count).unbind(2))
-    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
+    out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p, is_causal=causal)
     return out.transpose(1, 2).flatten(0, 1).flatten(1)
 
 

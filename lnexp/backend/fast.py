@@ -58,10 +58,9 @@ class FastTransformer:
         hidden, mask = self.encode(source, drop)
         model = self.model.decoder
         x = self._embed(model, target, drop)
-        batch, length = target.shape
-        future = torch.full((length, length), -torch.inf, dtype=self.dtype, device=target.device).triu_(1)
+        batch = target.size(0)
         for layer in self.decoder:
-            x = layer.self_attention(x, batch, future, drop)
+            x = layer.self_attention(x, batch, None, drop, causal=True)
             x = layer.cross_attention(x, hidden, batch, mask, drop)
             x = layer.feed_forward(x, drop)
         return x if model.layer_norm is None else norm(x, model.layer_norm)
@@ -100,10 +99,10 @@ class _Layer:
             self.cross, self.cross_out = linear(cross.q_proj), linear(cross.out_proj)
             self.memory = linear(cross.k_proj, cross.v_proj)
 
-    def self_attention(self, x: Tensor, batch: int, mask: Tensor | None, drop: Dropout) -> Tensor:
+    def self_attention(self, x: Tensor, batch: int, mask: Tensor | None, drop: Dropout, causal: bool = False) -> Tensor:
         own, ln = self.layer.self_attn, self.layer.self_attn_layer_norm
         rows = self.own(self._before(x, ln))
-        seen = attention(rows, None, batch, own.num_heads, mask, drop, self._p(own.dropout_module))
+        seen = attention(rows, None, batch, own.num_heads, mask, drop, self._p(own.dropout_module), causal)
         return self._after(x, self.own_out(seen), ln, drop)
 
     def cross_attention(self, x: Tensor, hidden: Tensor, batch: int, mask: Tensor | None, drop: Dropout) -> Tensor:
