@@ -68,12 +68,16 @@ def test_forward_and_backward_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
         time.sleep(0.1)
         backward(self, loss)
 
-    def slow_forward(self: Session, samples: list[Any]) -> dict[str, float]:
-        hook = self._trainer.get_model().register_forward_pre_hook(lambda *_: time.sleep(0.05))
-        try:
+    def slow_update(self: Session, samples: list[Any]) -> dict[str, float]:
+        forward = self._trainer.criterion.forward
+
+        def late_forward(*arguments: Any, **more: Any) -> Any:
+            time.sleep(0.05)
+            return forward(*arguments, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(self._trainer.criterion, "forward", late_forward)
             return update(self, samples)
-        finally:
-            hook.remove()
 
     def late_batch(self: Session) -> list[Any]:
         with self.clock("data"):
@@ -81,7 +85,7 @@ def test_forward_and_backward_are_told_apart(monkeypatch: pytest.MonkeyPatch) ->
         return stream(self)
 
     monkeypatch.setattr(TorchOptimizer, "backward", late)
-    monkeypatch.setattr(Session, "_update", slow_forward)
+    monkeypatch.setattr(Session, "_update", slow_update)
     monkeypatch.setattr(Session, "_next_batch", late_batch)
     assert main(["train", *SHORT, "sweep_name=slow"]) == 0
     plain, slow = (
