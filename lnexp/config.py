@@ -114,7 +114,7 @@ class Decode:
     max_tokens: int = 4000
     """Source tokens a decoding batch. Its sentences share one length limit, hence part of the id."""
     precision: str = "fp32"
-    """fp32, or bf16: faster, but a score may move by a tenth with the number of threads."""
+    """fp32 whatever the training, or bf16: a little faster, but a score may move with how batches are cut."""
 
 
 @dataclass

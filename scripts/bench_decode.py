@@ -39,7 +39,7 @@ def parser() -> argparse.ArgumentParser:
     lines = (__doc__ or "").splitlines()
     made = argparse.ArgumentParser(prog="scripts/bench_decode.py", description=lines[0])
     made.add_argument("run", type=Path, help="a run folder with checkpoints/best.pt")
-    made.add_argument("--modes", type=common.names, help="values of devices.precision, as fp32,bf16 (default: all)")
+    made.add_argument("--modes", type=common.names, help="values of decode.precision (default fp32,bf16)")
     made.add_argument("--split", choices=("valid", "test"), default="test", help="what to translate (default test)")
     made.add_argument("--rounds", type=common.count, default=5, help="runs of each side (default 5)")
     made.add_argument("--threads", type=common.count, help="CPU threads of each run (default: all cores)")
@@ -57,7 +57,9 @@ def bench(options: argparse.Namespace) -> int:
 
     checkpoint = options.run.resolve() / "checkpoints" / "best.pt"
     run = of_folder(options)
-    modes = common.chosen_modes(options.modes, lambda mode: common.compose(["max_updates=1"], mode))
+    modes = options.modes or ["fp32", "bf16"]
+    for mode in modes:
+        common.compose(["max_updates=1", f"decode.precision={mode}"])
     if not checkpoint.exists():
         raise UserError(f"{options.run}: no checkpoints/best.pt to translate with; train the run first")
     options.out.mkdir(parents=True, exist_ok=True)

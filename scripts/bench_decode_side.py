@@ -1,7 +1,7 @@
 """One side of the decoding benchmark, in a process of its own: python bench_decode_side.py WORK_FOLDER.
 
 In: WORK_FOLDER/config.yaml (a frozen run), stock.pt (its checkpoint for fairseq) and job.json: {"program": "lnexp" |
-"fairseq" | "export", "mode": precision, "checkpoint": best.pt of the run, "split": what to translate}.
+"fairseq" | "export", "mode": decode.precision, "checkpoint": best.pt of the run, "split": what to translate}.
 Out: result.json: hypotheses by their place as subword tokens, and the seconds they took. Loading is left out.
 """
 
@@ -35,7 +35,8 @@ def lnexp_side(folder: Path, job: Job) -> dict[str, Any]:
     from lnexp.backend import open_session
     from lnexp.backend.checkpoint import read
 
-    run, data = opened(folder, job)
+    run, data = opened(folder, job | {"mode": "fp32"})
+    run.decode.precision = job["mode"]
     session = open_session(run, data, run.devices.threads)
     session.load_state(read(Path(job["checkpoint"])), optimizer=False)
     cpu, began = time.process_time(), time.perf_counter()
@@ -47,7 +48,7 @@ def lnexp_side(folder: Path, job: Job) -> dict[str, Any]:
         "cpu_seconds": cpu,
         "hypotheses": hypotheses,
         "threads": torch.get_num_threads(),
-        "precision": getattr(session, "precision", run.devices.precision),
+        "precision": run.decode.precision,
     }
 
 

@@ -31,7 +31,6 @@ def opened(folder: Path, job: Job) -> tuple[Any, Any]:
 
     run = load(folder / "config.yaml")
     run.devices.precision = job["mode"]
-    run.decode.precision = "bf16" if job["mode"] == "bf16" else "fp32"
     return run, prepare(run.data, Path(run.paths.cache).expanduser())
 
 

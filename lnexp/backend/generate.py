@@ -10,9 +10,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from lnexp.backend.incremental import Decoder, Linear, Weights
+from lnexp.backend.incremental import Decoder, Weights
 from lnexp.backend.search import Rules, search
 from lnexp.config import Decode
 
@@ -27,17 +26,14 @@ def translate(
     check: Callable[[], None],
     rank: int,
     size: int,
-    precision: str = "fp32",
-    linear: Linear = functional.linear,
 ) -> dict[int, str]:
     """Give the best hypothesis of source sentences of `split`, by their place, as subword tokens.
 
     `check` is called at each step of the decoder, from any thread; what it raises ends the decoding. Of `size`
-    processes each takes every size-th batch. `precision`: fp32 (torch's products), fp32_fast (products by `linear`)
-    or bf16. A model whose logits are not numbers says nothing.
+    processes each takes every size-th batch. A model whose logits are not numbers says nothing.
     """
     dictionary = task.target_dictionary
-    weights = Weights(model, precision, linear)
+    weights = Weights(model, torch.bfloat16 if decode.precision == "bf16" else torch.float32)
     # Without the cache: it is kept by data set and would hand back the batches of validation, whatever is asked for.
     batches = task.get_batch_iterator(
         task.dataset(split), max_tokens=decode.max_tokens, ignore_invalid_inputs=False, disable_iterator_cache=True

@@ -1,6 +1,6 @@
 """fairseq's Transformer as a decoder works: the encoder once, then one token a step from cached keys and values.
 
-In: the model that model.py builds, and a precision. Out: logits, step by step, as search.py asks for them.
+In: the model that model.py builds, and a type. Out: logits, step by step, as search.py asks for them.
 The weights are read from the model once, q, k and v of a layer as one matrix, so a model that trains on needs a new
 `Weights`. Of dropout there is none.
 """
@@ -13,11 +13,8 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
+from torch.nn import functional as F
 
-Linear = Callable[[Tensor, Tensor, Tensor | None], Tensor]
-"""(x [..., in], weight [out, in], bias [out]) -> [..., out]"""
-PRECISIONS = ("fp32", "fp32_fast", "bf16")
 _CHUNK = 16
 """Steps for which the cache has room when it grows."""
 
@@ -41,14 +38,11 @@ class _FeedForward(NamedTuple):
 
 
 class Weights:
-    """A model's parameters in the form and type that the steps use; `linear` does the products."""
+    """A model's parameters in the form and type that the steps use."""
 
-    def __init__(self, model: Any, precision: str = "fp32", linear: Linear = functional.linear) -> None:
-        if precision not in PRECISIONS:
-            raise ValueError(f"precision={precision}: need one of {', '.join(PRECISIONS)}")
+    def __init__(self, model: Any, dtype: torch.dtype = torch.float32) -> None:
         encoder, decoder = model.encoder, model.decoder
-        self.dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        self.linear: Linear = linear if precision == "fp32_fast" else functional.linear
+        self.dtype = dtype
         self.heads: int = decoder.layers[0].self_attn.num_heads
         self.pre_norm: bool = decoder.layers[0].normalize_before
         self.pad: int = encoder.padding_idx
@@ -101,10 +95,10 @@ class Weights:
         return self.normalized(part(x).add_(x), norm)
 
     def normalized(self, x: Tensor, norm: _Affine) -> Tensor:
-        return functional.layer_norm(x, x.shape[-1:], norm.weight, norm.bias)  # statistics in fp32 whatever x is
+        return F.layer_norm(x, x.shape[-1:], norm.weight, norm.bias)  # statistics in fp32 whatever x is
 
     def feed(self, x: Tensor, part: _FeedForward) -> Tensor:
-        return self.linear(self.linear(x, *part.inner).relu_(), *part.outer)
+        return F.linear(F.linear(x, *part.inner).relu_(), *part.outer)
 
     def split(self, x: Tensor) -> Tensor:
         """[B, T, n * d] -> [n, B, heads, T, d / heads], a view."""
@@ -126,12 +120,12 @@ def encode(weights: Weights, source: Tensor) -> Tensor:
     """Give the encoder's output, [B, S, d]; source: tokens [B, S], padded on the left. What padding gives is noise."""
     kept = source.ne(weights.pad)
     position = kept.cumsum(1) * kept + weights.pad
-    x = functional.embedding(source, weights.source).mul_(weights.scale) + weights.source_positions[position]
+    x = F.embedding(source, weights.source).mul_(weights.scale) + weights.source_positions[position]
     hidden = _hide(~kept, weights.dtype)[:, None, None, :]
 
     def attend(x: Tensor, part: _Attention) -> Tensor:
-        q, k, v = weights.split(weights.linear(x, *part.inward))
-        return weights.linear(_weigh(q, k, v, hidden), *part.outward)
+        q, k, v = weights.split(F.linear(x, *part.inward))
+        return F.linear(_weigh(q, k, v, hidden), *part.outward)
 
     for attention, feed_forward in weights.encoder:
         x = weights.residual(x, attention.norm, lambda y, part=attention: attend(y, part))  # type: ignore[misc]
@@ -149,7 +143,7 @@ class Decoder:
 
     def __init__(self, weights: Weights, source: Tensor) -> None:
         self._weights = weights
-        memory = weights.split(weights.linear(encode(weights, source), *weights.memory))
+        memory = weights.split(F.linear(encode(weights, source), *weights.memory))
         self._memory = memory.contiguous()  # [layers * 2, B, heads, S, d / heads]
         padded = source.eq(weights.pad)
         self._padded = _hide(padded, weights.dtype)[:, None, None, :]  # [B, 1, 1, S]
@@ -173,20 +167,20 @@ class Decoder:
         self._strange = torch.cat([descent, own.expand(tokens.size(0), -1, -1)], 2)
         self._grow(width)
         strange = self._strange.unsqueeze(1)
-        x = functional.embedding(tokens, weights.target).mul_(weights.scale)
+        x = F.embedding(tokens, weights.target).mul_(weights.scale)
         x += weights.positions[weights.pad + 1 + self._steps]
         for layer, (attention, cross, feed_forward) in enumerate(weights.decoder):
             memory, cache = self._memory[2 * layer : 2 * layer + 2], self._cache[2 * layer : 2 * layer + 2]
 
             def attend(y: Tensor, part: _Attention = attention, cache: Tensor = cache) -> Tensor:
-                q, *_ = new = weights.split(weights.linear(y, *part.inward))
+                q, *_ = new = weights.split(F.linear(y, *part.inward))
                 cache[:, :, :, self._used : self._used + width] = new[1:]
                 k, v = cache[:, :, :, : self._used + width]
-                return weights.linear(_weigh(q, k, v, strange), *part.outward)
+                return F.linear(_weigh(q, k, v, strange), *part.outward)
 
             def look(y: Tensor, part: _Attention = cross, memory: Tensor = memory) -> Tensor:
-                (q,) = weights.split(weights.linear(y, *part.inward))
-                return weights.linear(_weigh(q, memory[0], memory[1], self._padded), *part.outward)
+                (q,) = weights.split(F.linear(y, *part.inward))
+                return F.linear(_weigh(q, memory[0], memory[1], self._padded), *part.outward)
 
             x = weights.residual(x, attention.norm, attend)
             x = weights.residual(x, cross.norm, look)
@@ -195,7 +189,7 @@ class Decoder:
         self._used += width
         if weights.decoder_norm:
             x = weights.normalized(x, weights.decoder_norm)
-        return weights.linear(x, weights.output, None)
+        return F.linear(x, weights.output, None)
 
     def _grow(self, width: int) -> None:
         """Make room for a step."""

@@ -24,7 +24,6 @@ from lnexp.backend.fast import FastTransformer
 from lnexp.backend.flat import Flat
 from lnexp.backend.generate import translate
 from lnexp.backend.group import Group
-from lnexp.backend.linear import product
 from lnexp.backend.loss import LabelSmoothedLoss
 from lnexp.backend.memory import keep_freed_memory
 from lnexp.backend.model import MAX_POSITIONS, build_model, parameter_count
@@ -227,12 +226,7 @@ class Session:
             raise UserError(f"decode.max_tokens={decode.max_tokens}: {rule}")
         model = self._trainer.get_model()
         model.eval()
-        # In float32 whatever the training: hypotheses then do not depend on how a batch is cut.
-        precision = decode.precision
-        if precision == "fp32" and self.precision != "fp32":
-            precision = "fp32_fast"
-        place = self.device, self.check, self._group.rank, self._group.size
-        own = translate(model, self._task, split, decode, *place, precision, product)
+        own = translate(model, self._task, split, decode, self.device, self.check, self._group.rank, self._group.size)
         found = self._group.union(own)
         return [found[index] for index in range(len(found))]
 

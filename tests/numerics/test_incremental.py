@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.data import Dictionary
-from torch.nn import functional
 
 from lnexp.backend.incremental import Decoder, Weights, encode
 from lnexp.backend.model import build_model
@@ -86,28 +85,7 @@ def test_the_encoder_gives_what_fairseqs_gives_where_there_is_no_padding(norm):
 def test_bf16_logits_are_within_two_percent_of_their_spread(norm):
     """bf16 keeps 8 bits, a relative 2^-9 at each rounding; some thirty of them follow each other here."""
     model = build(norm, size=Size(3, 3, 64, 128, 4))
-    weights = Weights(model, "bf16")
+    weights = Weights(model, torch.bfloat16)
     assert weights.dtype == torch.bfloat16 and weights.target.dtype == torch.bfloat16
     for ours, theirs in walk(model, weights, steps=12):
         assert (ours.float() - theirs).square().mean().sqrt() < 0.02 * theirs.std()
-
-
-def test_fp32_fast_sends_every_product_with_weights_through_the_given_function():
-    model, seen = build("pre"), []
-
-    def linear(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        seen.append(weight.shape)
-        return functional.linear(x, weight, bias)
-
-    for ours, theirs in walk(model, Weights(model, "fp32_fast", linear), steps=3):
-        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=1e-5)
-    # Of an encoder layer 4, of a decoder layer 6; the keys and values of cross attention; the output layer.
-    assert len(seen) == 2 * 4 + 1 + 3 * (3 * 6 + 1)
-    seen.clear()
-    walk(model, Weights(model, "fp32", linear), steps=1)
-    assert not seen
-
-
-def test_an_unknown_precision_is_refused():
-    with pytest.raises(ValueError, match="precision=fp8"):
-        Weights(build("pre"), "fp8")

@@ -72,7 +72,7 @@ def test_other_lengths_are_refused() -> None:
     [
         (["no/such/run"], "no/such/run: not a run folder"),
         (["RUN"], "no checkpoints/best.pt"),
-        (["RUN", "--modes", "fp7"], "devices.precision=fp7"),
+        (["RUN", "--modes", "fp7"], "decode.precision=fp7"),
         (["RUN", "optim.lr=1"], "need decode.name=value"),
         (["RUN", "decode.beam=0"], "decode.beam=0"),
         (["RUN", "--split", "train"], "invalid choice"),
