@@ -7,14 +7,13 @@ Out: result.json: hypotheses by their place as subword tokens, and the seconds t
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from bench_export import export
-from bench_side import Job, opened, peak_mib
+from bench_side import Job, opened, serve
 
 STOCK_CHECKPOINT = "stock.pt"
 
@@ -114,11 +113,5 @@ def generate_arguments(run: Any, data: Path, path: Path, split: str) -> list[str
     return [str(data), *options, "--no-progress-bar", "--cpu"]
 
 
-SIDES = {"lnexp": lnexp_side, "fairseq": fairseq_side, "export": export_side}
-
 if __name__ == "__main__":
-    work = Path(sys.argv[1])
-    job = json.loads((work / "job.json").read_text(encoding="utf-8"))
-    result = SIDES[job["program"]](work, job)
-    result["peak_mib"] = peak_mib()
-    (work / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    serve(Path(sys.argv[1]), {"lnexp": lnexp_side, "fairseq": fairseq_side, "export": export_side})

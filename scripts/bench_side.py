@@ -10,7 +10,6 @@ it runs, and turned into numbers once it has stopped.
 from __future__ import annotations
 
 import json
-import resource
 import sys
 import time
 import warnings
@@ -214,14 +213,15 @@ def peaks_side(folder: Path, job: Job) -> dict[str, Any]:
 SIDES = {"lnexp": lnexp_side, "fairseq": fairseq_side, "peaks": peaks_side}
 
 
-def peak_mib() -> float:
-    """Give the most memory that this process has held; Linux counts in KiB, macOS in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**10 if sys.platform == "linux" else 2**20)
+def serve(folder: Path, sides: dict[str, Any]) -> None:
+    """Be the side that job.json names; write what it found, and its peak memory."""
+    from lnexp.memory import peak_rss_mib
+
+    job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+    result = sides[job["program"]](folder, job)
+    result["peak_mib"] = peak_rss_mib()
+    (folder / "result.json").write_text(json.dumps(result), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    work = Path(sys.argv[1])
-    job = json.loads((work / "job.json").read_text(encoding="utf-8"))
-    result = SIDES[job["program"]](work, job)
-    result["peak_mib"] = peak_mib()
-    (work / "result.json").write_text(json.dumps(result), encoding="utf-8")
+    serve(Path(sys.argv[1]), SIDES)
