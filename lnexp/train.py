@@ -42,10 +42,8 @@ EXPLODED = 1e6
 
 
 def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool = False) -> str:
-    """Train, decode and score `run` in `folder`; give its state. UserError for what the user can mend.
-
-    `bar` allows a progress bar where there is a terminal.
-    """
+    """Train, decode and score `run` in `folder`; give its state. UserError for what the user can mend. `bar` allows a
+    progress bar where there is a terminal."""
     folder.mkdir(parents=True, exist_ok=True)
     with lock(folder, say) as held, log_file(folder):
         state = take_over(run, folder)
@@ -53,12 +51,13 @@ def train(run: Run, run_id: str, folder: Path, threads: int, say: Say, bar: bool
             more = "retry=failed tries it again" if state == "failed" else "nothing to train"
             say(f"{folder.name}: {state} already, {more}")
             return state
-        before = rundir.read_status(folder) or {"updates": 0, "wall_s": 0.0}
         trained = _Training(run, run_id, folder, threads, say, bar, held)
+        if before := rundir.read_status(folder):
+            trained.before = before["updates"], before["wall_s"]
         try:
             with trained.stop.listening():
                 rundir.write_text(folder / "config.yaml", freeze(run))
-                rundir.write_status(folder, "running", before["updates"], before["wall_s"])
+                rundir.write_status(folder, "running", *trained.before)
                 return trained.go()
         except (Interrupted, KeyboardInterrupt):
             trained.end("interrupted", "stopped by a signal; the same command goes on from the last checkpoint")
@@ -89,16 +88,16 @@ class _Training:
         self._ended, self._last = False, "none"  # the latter: loss and gradient norm of the last update
         self._clock = Clock()
         self._began = time.monotonic()
+        self.before, self._resumed = (0, 0.0), False  # where an earlier call stood; its checkpoint is read
 
     def go(self) -> str:
-        run, folder = self.run, self.folder
         forget_peak()
         with self._clock("startup"):
             from lnexp.backend import open_session
             from lnexp.data.prepare import prepare
 
-            data = prepare(run.data, Path(run.paths.cache).expanduser(), self.say)
-            session = self._session = open_session(run, data, self.threads, folder)
+            data = prepare(self.run.data, Path(self.run.paths.cache).expanduser(), self.say)
+            session = self._session = open_session(self.run, data, self.threads, self.folder)
         session.clock = self._clock
         try:
             return self._train(session, data)
@@ -110,6 +109,7 @@ class _Training:
         with clock("startup"):
             env = environment(run, session, data, self.threads)
             self._resume(session, data)
+            self._resumed = True
             rundir.write_json(folder / "env.json", env)
         with clock("tracking"):
             from lnexp.track.sink import open_sink
@@ -129,8 +129,8 @@ class _Training:
                 reason = self._loop(session, data, log)
                 scores = self._score(session, data, sink)
             rows.close()
-            updates, per_epoch = session.updates, session.updates_per_epoch
-            reason = reason or self.progress.at_chance(run, updates, per_epoch, data.manifest["target_unigram_bits"])
+            chance, per_epoch = data.manifest["target_unigram_bits"], session.updates_per_epoch
+            reason = reason or self.progress.at_chance(run, session.updates, per_epoch, chance)
             state = "diverged" if reason else "done"
             with clock("tracking"):
                 sink.finish(state, scores, timing.flat(self._costs(session)))
@@ -139,12 +139,14 @@ class _Training:
         return state
 
     def end(self, state: str, reason: str | None) -> None:
-        updates = self._session.updates if self._session else 0
         if self._ended:  # a signal after the end, when checkpoints may be gone already
             return
+        session = self._session if self._resumed else None
+        updates, wall_s = (session.updates, self.progress.wall_s) if session else self.before
+        state = "interrupted" if updates and not session and state == "failed" else state  # what was trained can go on
         try:
             self._lock.check()
-            rundir.write_status(self.folder, state, updates, self.progress.wall_s, reason)
+            rundir.write_status(self.folder, state, updates, wall_s, reason)
             self._ended = state in rundir.ENDED
         except (OSError, FolderLost) as error:  # read-only, or gone: then at least it is said
             if state in rundir.ENDED:
@@ -152,8 +154,8 @@ class _Training:
             if str(error) not in str(reason):
                 self.say(f"{self.folder.name}: {state}: {reason}; its status.json cannot be written ({words(error)})")
         else:
-            if self._session:
-                timing.write(self.folder, self._costs(self._session))
+            if session:
+                timing.write(self.folder, self._costs(session))
 
     def _costs(self, session: Session) -> dict[str, Any]:
         tokens = self.progress.target_tokens
@@ -259,7 +261,9 @@ class _Training:
         from lnexp.backend import checkpoint
 
         self._trained = identity(self.run) | {f"data ({name})": digest for name, digest in data.content.items()}
+        before, self.before = self.before, (0, 0.0)  # a checkpoint that cannot be read is no progress
         state = checkpoint.read_last(self.folder / "checkpoints", self.say, self._trained)
+        self.before = before
         if state is None:
             rundir.cut_rows(self.folder, -1)
             return

@@ -19,7 +19,7 @@ _TYPES = {"fp32_fast": torch.float32, "bf16": torch.bfloat16, "fp16": torch.floa
 def resolve(precision: str, device: torch.device) -> str:
     """Give the precision that runs; UserError for one that the device has no products in."""
     if precision == "fp16" and device.type == "cpu":
-        raise UserError("devices.precision=fp16: no fast kernels on a CPU; use bf16, or devices=cuda")
+        raise UserError("devices.precision=fp16: no fast kernels on a CPU; use bf16, or devices=gpu")
     if precision != "auto":
         return precision
     if device.type != "cpu":

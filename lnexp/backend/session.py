@@ -41,11 +41,20 @@ def device_of(run: Run, rank: int) -> torch.device:
     """Give the device of one of the run's processes."""
     cuda = torch.cuda.is_available()
     if run.devices.device == "cuda" and not cuda:
-        raise UserError("devices.device=cuda: torch sees no CUDA device here; use devices=cpu or install a CUDA torch")
+        raise UserError("devices.device=cuda: torch sees no CUDA device here; use devices=cpu, or install a CUDA torch")
     if not cuda or run.devices.device == "cpu":
         return torch.device("cpu")
     torch.cuda.set_device(rank)
     return torch.device("cuda", rank)
+
+
+def check_passes(run: Run, longest: int) -> None:
+    """Raise UserError where a pass has no room for the longest training sentence: fairseq would leave it out."""
+    room = math.ceil(run.tokens_per_update / run.passes)
+    if room < longest:
+        devices = f"devices.max_tokens={run.devices.max_tokens}, devices.processes={run.devices.processes}, "
+        what = f"{devices if run.passes > 1 else ''}tokens_per_update={run.tokens_per_update}"
+        raise UserError(f"{what}: {room} tokens a pass; the longest training sentence has {longest}, need as many")
 
 
 class Session:
@@ -63,6 +72,7 @@ class Session:
             if longest > MAX_POSITIONS:
                 place = f"a sentence of {longest:,} tokens with its end, the model has {MAX_POSITIONS:,} positions"
                 raise UserError(f"data={run.data.name}: {split} has {place}: take it out or cut it")
+        check_passes(run, min(MAX_POSITIONS, max(data.manifest["splits"]["train"]["longest"].values())))
         self._task = self._open_task(data)
         utils.set_torch_seed(run.seed)
         model = build_model(run.size, run.model, self._task)
@@ -246,6 +256,7 @@ class Session:
             "model": self._trainer.get_model().state_dict(),
             "optimizer": self._trainer.optimizer.state_dict(),
             "updates": self.updates,
+            "passes": self._passes,
             "batches": self._position if self._batches is None else self._epochs.state_dict(),
         }
 
@@ -254,6 +265,9 @@ class Session:
         self._trainer.get_model().load_state_dict(state["model"])
         if not optimizer:
             return
+        if (before := state.get("passes", self._passes)) != self._passes:
+            rule = f"the run began with {before} passes an update, this makes {self._passes}; set them as they were"
+            raise UserError(f"devices.max_tokens, devices.processes: {rule}, or delete the run folder")
         self._trainer.optimizer.load_state_dict(state["optimizer"])
         self._batches, self._position = None, state["batches"]
         if self._position is not None:

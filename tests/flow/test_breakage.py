@@ -578,3 +578,40 @@ def test_a_loss_that_is_no_number(monkeypatch: Patch) -> None:
     )
     scores = json.loads((folder() / "scores.json").read_text())
     assert {score["split"] for score in scores} == {"valid", "test"}  # of the best checkpoint, which is from before
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["devices.max_tokens=5"], ["devices.max_tokens=5", "longest training sentence"]),
+        (["tokens_per_update=5"], ["tokens_per_update=5", "longest training sentence"]),
+    ],
+)
+def test_no_sentence_is_left_out_because_a_pass_is_short(words: list[str], named: list[str], capsys: Out) -> None:
+    assert main(["train", *RUN, *words, "max_updates=2", "sweep_name=short"]) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in named)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["devices.max_tokens=250"], "began with 1 passes"), (["devices.device=cuda"], "no CUDA device")],
+)
+def test_a_run_that_cannot_go_on_so_keeps_what_it_has(words: list[str], said: str, capsys: Out) -> None:
+    """Refused in another setting that makes no other run; as it was begun it goes on."""
+    run = [*RUN, "tokens_per_update=500", "max_updates=8", "sweep_name=kept"]
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate, "write", interrupt)
+        assert main(["train", *run]) == 130
+    before = rundir.read_status(folder(run)) or {}
+    assert before["updates"] == 8 and main(["train", *run, *words]) == 2
+    assert said in capsys.readouterr().err
+    after = rundir.read_status(folder(run)) or {}
+    assert {k: after[k] for k in ("state", "updates", "wall_s")} == {
+        k: before[k] for k in ("state", "updates", "wall_s")
+    }
+    assert main(["train", *run]) == 0 and "goes on from update 8" in capsys.readouterr().out
