@@ -66,6 +66,7 @@ class Session:
         self.run = run
         self._group = group or Group()
         self.device = device_of(run, self._group.rank)
+        self.precision = resolve(run.devices.precision, self.device)
         self._passes = run.passes
         for split in ("valid", "test"):
             longest = max(data.manifest["splits"][split]["longest"].values())
@@ -78,7 +79,6 @@ class Session:
         model = build_model(run.size, run.model, self._task)
         self.parameters = parameter_count(model)
         config = self._fairseq_config()
-        self.precision = resolve(run.devices.precision, self.device)
         model = model.to(self.device)
         kind = fast_type(self.precision)
         flat = Flat(model)
@@ -202,7 +202,7 @@ class Session:
                 # fairseq would pass over an update that is out of memory; raise_oom has it say so.
                 out = self._trainer.train_step(own, raise_oom=True)
             except Overflow:
-                return self._update(samples)
+                return Session._update(self, samples)  # not the Leader's: the others are doing it again too
         if out is None or not math.isfinite(out["loss"]):
             raise NonFinite("loss is not finite")
         return {
