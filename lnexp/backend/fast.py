@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lnexp.backend.attention import attention
+from lnexp.backend.attention import Sizes, attention, hide
 from lnexp.backend.dropout import Dropout
 from lnexp.backend.flat import Flat
-from lnexp.backend.linear import Linear
+from lnexp.backend.linear import Linear, filled
 from lnexp.backend.norm import norm
 
 
@@ -32,6 +32,7 @@ class FastTransformer:
         self._copied = dtype != self._values.dtype
         if self._copied:
             self._values = torch.empty_like(self._values, dtype=dtype)
+            flat.half = torch.zeros_like(self._values)
         self._version = -1
 
         def linear(*layers: Any) -> Linear:
@@ -40,6 +41,7 @@ class FastTransformer:
         self.encoder = [_Layer(layer, linear) for layer in model.encoder.layers]
         self.decoder = [_Layer(layer, linear) for layer in model.decoder.layers]
         self.output = linear(model.decoder.output_projection)
+        self._heads = model.encoder.layers[0].self_attn.num_heads
 
     def refresh(self) -> None:
         """Copy the values again where they have changed since the last time."""
@@ -49,7 +51,7 @@ class FastTransformer:
             self._version = version
 
     def features(self, source: Tensor, target: Tensor) -> Tensor:
-        """Give what the output matrix is applied to, (sentences * length) x d_model.
+        """Give what the output matrix is applied to, (sentences * length) x d_model, with filling after them.
 
         source: sentences x length, padded on the left; target: sentences x length, padded on the right, moved by one.
         """
@@ -58,31 +60,28 @@ class FastTransformer:
         hidden, mask = self.encode(source, drop)
         model = self.model.decoder
         x = self._embed(model, target, drop)
-        batch = target.size(0)
+        (batch, keys), queries = source.shape, target.size(1)
+        own, cross = Sizes(batch, queries, queries, self._heads), Sizes(batch, queries, keys, self._heads)
         for layer in self.decoder:
-            x = layer.self_attention(x, batch, None, drop, causal=True)
-            x = layer.cross_attention(x, hidden, batch, mask, drop)
+            x = layer.self_attention(x, own, None, drop, causal=True)
+            x = layer.cross_attention(x, hidden, cross, mask, drop)
             x = layer.feed_forward(x, drop)
         return x if model.layer_norm is None else norm(x, model.layer_norm)
 
     def encode(self, source: Tensor, drop: Dropout) -> tuple[Tensor, Tensor | None]:
-        """Give the encoder's output, rows x d_model, and the mask that hides padding (None on a CPU without any)."""
-        model, batch = self.model.encoder, source.size(0)
+        """Give the encoder's output, rows x d_model, and the mask that hides padding."""
+        model, (batch, length) = self.model.encoder, source.shape
         x = self._embed(model, source, drop)
-        mask = None
-        padding = source.eq(model.padding_idx)
-        if source.device.type != "cpu" or padding.any():
-            x = x.masked_fill(padding.view(-1, 1), 0)
-            mask = x.new_zeros(source.shape).masked_fill_(padding, -torch.inf)[:, None, None]
+        mask, sizes = hide(source.eq(model.padding_idx), x.dtype), Sizes(batch, length, length, self._heads)
         for layer in self.encoder:
-            x = layer.self_attention(x, batch, mask, drop)
+            x = layer.self_attention(x, sizes, mask, drop)
             x = layer.feed_forward(x, drop)
         return x if model.layer_norm is None else norm(x, model.layer_norm), mask
 
     def _embed(self, stack: Any, tokens: Tensor, drop: Dropout) -> Tensor:
         words = F.embedding(tokens, stack.embed_tokens.weight, stack.padding_idx)
         x = torch.add(stack.embed_positions(tokens), words, alpha=stack.embed_scale)
-        return drop(x.flatten(0, 1).to(self.dtype), self._p(stack))
+        return drop(filled(x.flatten(0, 1).to(self.dtype)), self._p(stack))
 
     def _p(self, stack: Any) -> float:
         return stack.dropout_module.p if stack.training else 0.0
@@ -99,16 +98,18 @@ class _Layer:
             self.cross, self.cross_out = linear(cross.q_proj), linear(cross.out_proj)
             self.memory = linear(cross.k_proj, cross.v_proj)
 
-    def self_attention(self, x: Tensor, batch: int, mask: Tensor | None, drop: Dropout, causal: bool = False) -> Tensor:
+    def self_attention(
+        self, x: Tensor, sizes: Sizes, mask: Tensor | None, drop: Dropout, causal: bool = False
+    ) -> Tensor:
         own, ln = self.layer.self_attn, self.layer.self_attn_layer_norm
         rows = self.own(self._before(x, ln))
-        seen = attention(rows, None, batch, own.num_heads, mask, drop, self._p(own.dropout_module), causal)
+        seen = attention(rows, None, sizes, mask, drop, self._p(own.dropout_module), causal)
         return self._after(x, self.own_out(seen), ln, drop)
 
-    def cross_attention(self, x: Tensor, hidden: Tensor, batch: int, mask: Tensor | None, drop: Dropout) -> Tensor:
+    def cross_attention(self, x: Tensor, hidden: Tensor, sizes: Sizes, mask: Tensor | None, drop: Dropout) -> Tensor:
         cross, ln = self.layer.encoder_attn, self.layer.encoder_attn_layer_norm
         query, memory = self.cross(self._before(x, ln)), self.memory(hidden)
-        seen = attention(query, memory, batch, cross.num_heads, mask, drop, self._p(cross.dropout_module))
+        seen = attention(query, memory, sizes, mask, drop, self._p(cross.dropout_module))
         return self._after(x, self.cross_out(seen), ln, drop)
 
     def feed_forward(self, x: Tensor, drop: Dropout) -> Tensor:

@@ -25,6 +25,8 @@ class Flat:
         total = sum(p.numel() for p in self.parameters)
         self.values = nn.Parameter(first.new_empty(total))
         self.values.grad = self.grad = torch.zeros_like(self.values)
+        self.half: Tensor | None = None
+        """What the products of one pass write as gradients, where they compute in a half type."""
         self.steps = 0
         """Of the optimizer; its fused kernels leave torch's own count of changes as it was."""
         self._places: dict[int, int] = {}
@@ -44,6 +46,11 @@ class Flat:
         assert places[1:] == ends[:-1], "not neighbours"
         rows = sum(p.size(0) for p in parameters)
         return values[places[0] : ends[-1]].view(rows, *parameters[0].shape[1:])
+
+    def collect(self) -> None:
+        """Add what a backward pass left in the half type to the gradients."""
+        if self.half is not None:
+            self.grad.add_(self.half)
 
     def version(self) -> int:
         """Give a number that is another one whenever a parameter may have changed."""

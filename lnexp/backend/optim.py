@@ -87,6 +87,7 @@ class TorchOptimizer(FairseqOptimizer):
 
     def backward(self, loss: Tensor) -> None:
         (loss * self.scale.value).backward()
+        self._flat.collect()
 
     def multiply_grads(self, c: Any) -> None:
         self._flat.grad.mul_(c / self.scale.value)

@@ -11,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from lnexp.backend.linear import Linear, add_product, product, wide
+from lnexp.backend.linear import Linear, filled, product, wide
 
 _LOGITS = 1 << 26
 """Logits in memory at a time: 256 MiB in float32."""
@@ -23,8 +24,8 @@ _CACHED = 1 << 20
 def output_loss(features: Tensor, output: Linear, target: Tensor, eps: float, pad: int) -> tuple[Tensor, Tensor]:
     """Give (loss, nll), sums in nats over the tokens that are not padding.
 
-    features: rows x d_model; output: d_model to the vocabulary, without bias; target: rows. Only the loss carries a
-    gradient.
+    features: rows x d_model; output: d_model to the vocabulary, without bias; target: of the first rows. Only the
+    loss carries a gradient.
     """
     return _OutputLoss.apply(features, target, output, eps, pad)
 
@@ -34,10 +35,11 @@ class _OutputLoss(torch.autograd.Function):
     def forward(
         ctx: Any, features: Tensor, target: Tensor, output: Linear, eps: float, pad: int
     ) -> tuple[Tensor, Tensor]:
-        ctx.rows, total = None, len(target)
+        ctx.rows, total = None, len(features)
         if features.device.type == "cpu":  # elsewhere the number of rows would have to be waited for
             ctx.rows = target.ne(pad).nonzero().squeeze(1)
-            features, target = features.index_select(0, ctx.rows), target.index_select(0, ctx.rows)
+            features = filled(features.index_select(0, ctx.rows))
+            target = F.pad(target.index_select(0, ctx.rows), (0, len(features) - len(ctx.rows)), value=pad)
         training, weight = ctx.needs_input_grad[0], output.weight
         loss, nll = (features.new_zeros((), dtype=wide(features)) for _ in range(2))
         dx = torch.empty_like(features) if training else None
@@ -49,7 +51,10 @@ class _OutputLoss(torch.autograd.Function):
                 sums += more
             if dx is not None and dw is not None:
                 dx[part] = product(logits, weight.t())
-                add_product(dw, logits, features[part])
+                if dw.dtype == logits.dtype:
+                    dw.addmm_(logits.t(), features[part])
+                else:
+                    dw.add_(logits.t() @ features[part])
         ctx.mark_non_differentiable(nll)
         ctx.save_for_backward(dx, dw)
         ctx.output, ctx.total = output, total
@@ -60,7 +65,7 @@ class _OutputLoss(torch.autograd.Function):
         dx, dw = ctx.saved_tensors
         dx = dx * grad.to(dx.dtype)
         if ctx.rows is not None:
-            dx = dx.new_zeros(ctx.total, dx.size(1)).index_copy_(0, ctx.rows, dx)
+            dx = dx.new_zeros(ctx.total, dx.size(1)).index_copy_(0, ctx.rows, dx[: len(ctx.rows)])
         ctx.output.weight_grad.add_(dw * grad)
         return dx, None, None, None, None
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lnexp.backend import linear, output
-from lnexp.backend.attention import attention
+from lnexp.backend.attention import Sizes, attention, hide
 from lnexp.backend.dropout import Dropout
 from lnexp.backend.fast import FastTransformer
 from lnexp.backend.flat import Flat
@@ -72,6 +72,7 @@ def ours(model, dtype, source, previous, target):
     fast = FastTransformer(model, flat, dtype)
     loss, nll = output_loss(fast.features(source, previous), fast.output, target.view(-1), 0.1, PAD)
     loss.backward()
+    flat.collect()
     return loss, nll, {name: p.grad for name, p in model.named_parameters()}
 
 
@@ -138,13 +139,15 @@ def test_a_step_changes_the_next_pass(name):
     assert torch.equal(fast.features(source, previous), before)
 
 
-def test_passes_add_up():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_passes_add_up(dtype):
     model, data = build(), batch()
     flat = Flat(model)
-    fast = FastTransformer(model, flat, torch.float32)
+    fast = FastTransformer(model, flat, dtype)
     for passes in (1, 2):
         loss, _ = output_loss(fast.features(*data[:2]), fast.output, data[2].view(-1), 0.1, PAD)
         loss.backward()
+        flat.collect()
         if passes == 1:
             once = flat.grad.clone()
     assert torch.allclose(flat.grad, 2 * once, rtol=1e-5, atol=1e-5)
@@ -196,22 +199,28 @@ def test_attention_by_finite_differences(own, p):
     sentences, heads, width = 2, 3, 12
     query = torch.randn(sentences * 4, width * (3 if own else 1), dtype=torch.double, requires_grad=True)
     others = None if own else torch.randn(sentences * 5, width * 2, dtype=torch.double, requires_grad=True)
-    mask = torch.zeros(sentences, 1, 1, 4 if own else 5).double()
-    mask[1, ..., 0] = -math.inf
+    padding = torch.zeros(sentences, 4 if own else 5, dtype=torch.bool)
+    padding[1, 0] = True
+    sizes, mask = Sizes(sentences, 4, padding.size(1), heads), hide(padding, torch.double)
 
     def seen(query, others=None):
         torch.manual_seed(4)
-        return attention(query, others, sentences, heads, mask, Dropout(CPU), p)
+        return attention(query, others, sizes, mask, Dropout(CPU), p)
 
     assert torch.autograd.gradcheck(seen, (query,) if own else (query, others))
 
 
-def test_attention_is_torchs():
+@pytest.mark.parametrize("length", [6, 8, 11])
+@pytest.mark.parametrize("causal", [True, False])
+def test_attention_is_torchs(length, causal):
+    """With rows of filling after the last sentence's, which must come out as nothing."""
     torch.manual_seed(3)
-    rows = torch.randn(3 * 6, 3 * 8)
-    q, k, v = rows.view(3, 6, 3, 2, 4).permute(2, 0, 3, 1, 4)
-    want = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(0, 1).flatten(1)
-    assert torch.allclose(attention(rows, None, 3, 2, None, Dropout(CPU), 0.0, causal=True), want, atol=1e-6)
+    rows = torch.randn(3 * length + 5, 3 * 8)
+    q, k, v = rows[:-5].view(3, length, 3, 2, 4).permute(2, 0, 3, 1, 4)
+    want = F.scaled_dot_product_attention(q, k, v, is_causal=causal).transpose(1, 2).flatten(0, 1).flatten(1)
+    mask = hide(torch.zeros(3, length, dtype=torch.bool), torch.float32)
+    got = attention(rows, None, Sizes(3, length, length, 2), mask, Dropout(CPU), 0.0, causal)
+    assert torch.allclose(got[:-5], want, atol=1e-6) and not got[-5:].any() and len(got) == len(rows)
 
 
 @pytest.mark.parametrize("cut", [1, 40, 1 << 20])
