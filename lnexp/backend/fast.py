@@ -79,12 +79,31 @@ class FastTransformer:
         return x if model.layer_norm is None else norm(x, model.layer_norm), mask
 
     def _embed(self, stack: Any, tokens: Tensor, drop: Dropout) -> Tensor:
-        words = F.embedding(tokens, stack.embed_tokens.weight, stack.padding_idx)
-        x = torch.add(stack.embed_positions(tokens), words, alpha=stack.embed_scale)
+        weight, positions, scale = stack.embed_tokens.weight, stack.embed_positions(tokens), stack.embed_scale
+        if tokens.device.type == "cpu":
+            x = _Embedded.apply(weight, tokens, positions, scale)
+        else:
+            x = torch.add(positions, F.embedding(tokens, weight, stack.padding_idx), alpha=scale)
         return drop(filled(x.flatten(0, 1).to(self.dtype)), self._p(stack))
 
     def _p(self, stack: Any) -> float:
         return stack.dropout_module.p if stack.training else 0.0
+
+
+class _Embedded(torch.autograd.Function):
+    """Scaled embeddings and positions; the gradient goes to the rows of the tokens that were there, not through a
+    matrix of the whole vocabulary. Padding gets none by itself: nothing looks at it. Not for CUDA, where such sums
+    differ from one time to the next."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, tokens: Tensor, positions: Tensor, scale: float) -> Tensor:
+        ctx.weight, ctx.tokens, ctx.scale = weight, tokens.flatten(), scale
+        return torch.add(positions, F.embedding(tokens, weight), alpha=scale)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[None, ...]:
+        ctx.weight.grad.index_add_(0, ctx.tokens, grad.flatten(0, 1), alpha=ctx.scale)
+        return None, None, None, None
 
 
 class _Layer:

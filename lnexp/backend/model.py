@@ -49,9 +49,16 @@ def transformer_config(size: Size, model: Model) -> TransformerConfig:
     )
 
 
+class Transformer(TransformerModelBase):
+    """fairseq's, but asked before every update to be in training it does not walk over all its modules again."""
+
+    def train(self, mode: bool = True) -> Transformer:
+        return self if self.training == mode else super().train(mode)
+
+
 def build_model(size: Size, model: Model, task: Any) -> nn.Module:
     """Give the Transformer, freshly initialised by fairseq's rules (Xavier-uniform, embeddings N(0, 1/d))."""
-    built = TransformerModelBase.build_model(transformer_config(size, model), task)
+    built = Transformer.build_model(transformer_config(size, model), task)
     check_structure(built, model.norm)
     return built
 

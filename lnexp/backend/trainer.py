@@ -36,8 +36,6 @@ class Task(TranslationTask):
         if self.next_pass:
             utils.set_torch_seed(self.seed + update_num + self.next_pass * _FAR)
         self.next_pass += self.step
-        model.train()
-        model.set_num_updates(update_num)
         with self.clock("forward"):
             loss, sample_size, logging_output = criterion(model, sample)
         if ignore_grad:
