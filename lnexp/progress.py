@@ -52,8 +52,8 @@ class Progress:
         tried = updates >= max(updates_per_epoch, 2 * run.schedule.warmup_updates)
         if self.best_nll < chance * CHANCE or not tried:
             return None
-        found = f"best valid cross-entropy {self.best_nll:.2f} bits, word frequencies alone give {chance:.2f}"
-        return f"stayed at chance: {found}"
+        need = f"need below {chance * CHANCE:.2f} (word frequencies alone give {chance:.2f})"
+        return f"stayed at chance: best valid cross-entropy {self.best_nll:.2f} bits, {need}"
 
 
 @dataclass

@@ -38,7 +38,7 @@ def main(words: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     lines = (__doc__ or "").splitlines()
-    made = argparse.ArgumentParser(prog="scripts/bench.py", description=lines[0])
+    made = common.Parser(prog="scripts/bench.py", description=lines[0])
     made.add_argument("--modes", type=common.names, help="values of devices.precision, as fp32,bf16 (default: all)")
     made.add_argument("--size", default="iwslt", help="a file of conf/size (default iwslt)")
     made.add_argument("--model", default="post_ln", help="a file of conf/model (default post_ln, fairseq's own)")

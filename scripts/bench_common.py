@@ -18,7 +18,7 @@ from contextlib import suppress
 from dataclasses import asdict, is_dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from lnexp.config import Run
@@ -34,6 +34,13 @@ STOLEN = 0.02
 
 class Failed(Exception):
     """A run did not come to its end."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with its arguments in one line."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} (--help says more)\n")
 
 
 def run_main(name: str, parser: argparse.ArgumentParser, work: Callable[[argparse.Namespace], int],
@@ -98,14 +105,18 @@ def compose(words: list[str], mode: str = "") -> Run:
     return launch.plan(words + ([f"devices.precision={mode}"] if mode else [])).jobs[0].run
 
 
-def chosen_modes(named: Sequence[str] | None, make: Callable[[str], Any]) -> list[str]:
+def chosen_modes(named: Sequence[str] | None, make: Callable[[str], Any], device: str = "cpu") -> list[str]:
     """Give the modes to measure: those named, else all that this version has on a CPU. `make` composes a run in a
     mode; UserError where a named one, or fp32, cannot be."""
+    import torch
+
+    from lnexp.backend.precision import resolve
     from lnexp.errors import UserError
 
     if named:
         for mode in named:
             make(mode)
+            resolve(mode, torch.device(device))
         return list(named)
     make("fp32")
     found = ["fp32"]

@@ -37,7 +37,7 @@ def main(words: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     lines = (__doc__ or "").splitlines()
-    made = argparse.ArgumentParser(prog="scripts/bench_decode.py", description=lines[0])
+    made = common.Parser(prog="scripts/bench_decode.py", description=lines[0])
     made.add_argument("run", type=Path, help="a run folder with checkpoints/best.pt")
     made.add_argument("--modes", type=common.names, help="values of decode.precision (default fp32,bf16)")
     made.add_argument("--split", choices=("valid", "test"), default="test", help="what to translate (default test)")

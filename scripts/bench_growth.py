@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
         return word.split(",")
 
     lines = (__doc__ or "").splitlines()
-    made = argparse.ArgumentParser(prog="scripts/bench_growth.py", description=lines[0])
+    made = common.Parser(prog="scripts/bench_growth.py", description=lines[0])
     made.add_argument("--mode", help="a value of devices.precision (default: the fastest)")
     made.add_argument("--size", default="iwslt", help="a file of conf/size (default iwslt)")
     made.add_argument("--tokens", type=common.count, default=Point().tokens, help="of the base point (default 4096)")

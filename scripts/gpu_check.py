@@ -35,7 +35,7 @@ def main(words: list[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     lines = (__doc__ or "").splitlines()
-    made = argparse.ArgumentParser(prog="scripts/gpu_check.sh", description=lines[0])
+    made = common.Parser(prog="scripts/gpu_check.sh", description=lines[0])
     made.add_argument("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: to try the script itself")
     made.add_argument("--modes", type=common.names, help="values of devices.precision (default bf16,fp16,fp32)")
     made.add_argument("--size", default="iwslt", help="a file of conf/size (default iwslt)")
@@ -66,7 +66,7 @@ def check(options: argparse.Namespace) -> int:
         )
         return common.complain("gpu_check", f"no CUDA device: {rule}", 2)
     named = options.modes or (GPU_MODES if cuda else None)
-    modes = common.chosen_modes(named, lambda mode: compose(options, mode, options.device))
+    modes = common.chosen_modes(named, lambda mode: compose(options, mode, options.device), options.device)
     run = compose(options, modes[0], options.device)
     data = prepare(run.data, Path(run.paths.cache).expanduser(), say)
     size, threads, stem = run.size, run.devices.threads, options.out / "gpu_check"

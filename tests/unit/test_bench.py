@@ -222,6 +222,8 @@ def test_stock_words() -> None:
         (["--pairs", "0"], "need a whole number"),
         (["--modes", "fp32,"], "need values of devices.precision"),
         (["--modes", "fp7"], "devices.precision=fp7"),
+        (["--modes", "fp16"], "devices.precision=fp16"),
+        (["--round", "three"], "--rounds/--pairs: three: need a whole number"),
         (["devices.precision=bf16"], "--modes"),
         (["devices.processes=2"], "one process"),
         (["optim.lr=1"], "optim.lr=1"),
