@@ -321,6 +321,12 @@ def test_both_checkpoints_damaged(take: Callable[[Path], Path], half: Path, expe
     goes_on_to(expected)
 
 
+def test_deleted_checkpoints(take: Callable[[Path], Path], half: Path, expected: dict[str, Any], capsys: Out):
+    shutil.rmtree(take(half) / "checkpoints")
+    goes_on_to(expected)
+    assert "no checkpoint of its 10 updates is left; begins anew" in capsys.readouterr().out
+
+
 def test_best_damaged_at_the_final_scores(take: Callable[[Path], Path], half: Path, capsys: Out) -> None:
     run = take(half)
     best = run / "checkpoints" / "best.pt"
