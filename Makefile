@@ -7,7 +7,8 @@ BENCH_ARGS ?=
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test check golden bench bench-decode bench-growth gpu-check venv lint types slurm ray test-slow test-slurm test-ray clean
+.PHONY: demo test check golden bench bench-decode bench-growth gpu-check venv lint types slurm ray test-slow test-slurm test-ray \
+	browser test-browser screenshot clean
 
 demo: $(READY)
 	@$(BIN)/lnexp train sweep=demo
@@ -30,9 +31,18 @@ test-slurm: slurm
 test-ray: ray
 	$(BIN)/python -m pytest -m ray
 
-.venv/.slurm .venv/.ray: .venv/.%: requirements-%.lock $(READY)
+.venv/.slurm .venv/.ray .venv/.browser: .venv/.%: requirements-%.lock $(READY)
 	$(BIN)/python -m pip install -q --disable-pip-version-check $(PIP_ARGS) --no-deps -r $<
 	@touch $@
+
+# The dashboard in a real browser, and the README's picture of one. Chromium and its driver are the system's.
+browser: .venv/.browser
+	@$(BIN)/python scripts/chromium.py
+test-browser: browser
+	$(BIN)/python -m pytest -m browser tests/browser
+SWEEP ?= outputs/demo
+screenshot: browser
+	$(BIN)/python scripts/screenshot.py $(SWEEP) docs/dashboard.png $(VIEW)
 
 check: lint types test
 

@@ -78,6 +78,31 @@ def score(value: float, **changes: Any) -> dict[str, Any]:
     return {**entry, **changes}
 
 
+def probes(norm: str, seed: int) -> list[dict[str, Any]]:
+    """Give probe rows at the start, the middle and the end: Post-LN's norms grow with depth, Pre-LN's stay."""
+    found = []
+    for update in (0, UPDATES // 2, UPDATES):
+        scale = (1 + 0.1 * seed) / (1 + update / UPDATES)
+        layers = {layer: scale * (0.2 * 1.8**layer if norm == "post" else 0.4) for layer in range(5)}
+        grad = {f"decoder.layers.{i}.{part}": round(v * (1 + (part == "fc1")), 4) for i, v in layers.items()
+                for part in ("fc1", "fc2")}  # fmt: skip
+        along = {"updates": update, "epoch": update / PER_EPOCH, "wall_s": 0.21 * update}
+        found.append({"split": "probe", **along, "grad": grad})
+    return found
+
+
+def sentences(speaker: str, count: int = 24) -> list[str]:
+    return [f"Sentence {i} as {speaker} has it." for i in range(1, count + 1)]
+
+
+def prepared(folder: Path) -> Path:
+    """Write the raw test set as prepared data has it."""
+    folder.mkdir(parents=True)
+    for language, speaker in (("de", "the source"), ("en", "the reference")):
+        (folder / f"test.raw.{language}").write_text("".join(f"{s}\n" for s in sentences(speaker)), encoding="utf-8")
+    return folder
+
+
 def timing(seed: int, wall_s: float = 250.0) -> dict[str, Any]:
     """Give a timing.json: 80% of the time in forward, backward, optimizer and decoding, 4.1% of it in data."""
     share = {"startup": 0.02, "data": 0.041, "forward": 0.2, "backward": 0.4, "optimizer": 0.1, "validation": 0.08,
@@ -98,6 +123,8 @@ def write_run(
     fingerprint: str = FINGERPRINT,
     checkpoints: tuple[str, ...] = (),
     costs: dict[str, Any] | None = None,
+    translations: list[str] | None = None,
+    data_folder: Path | None = None,
 ) -> Path:
     """Write one run folder by the contract; checkpoints are holes of a realistic size, which take no room."""
     folder.mkdir(parents=True)
@@ -106,7 +133,11 @@ def write_run(
     env = {"data_fingerprint": fingerprint, "parameters": 3_181_568, "threads": 1, "target_unigram_bits": 9.31,
            "updates_per_epoch": PER_EPOCH, "precision": "fp32", "torch": "2.13.0", "fairseq": "0.12.3"}  # fmt: skip
     status = {"state": state, "updates": updates, "wall_s": round(0.21 * updates, 3), "reason": reason}
+    if data_folder is not None:
+        env["data_folder"] = str(data_folder)
     (folder / "env.json").write_text(json.dumps(env))
+    if translations is not None:
+        (folder / "hyp.test.txt").write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
     (folder / "status.json").write_text(json.dumps(status))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(rundir._finite(r)) + "\n" for r in metrics or []))
     if costs is not None:
@@ -123,6 +154,7 @@ def write_run(
 def write_demo(outputs: Path) -> Path:
     """Write 4 configurations x 2 seeds: one diverged, one asked for and missing. Gives the sweep folder."""
     sweep, wanted = outputs / "demo", []
+    data_folder = prepared(outputs.parent / "prepared")
     for index, (norm, warmup) in enumerate(BLEU):
         for seed in (1, 2):
             name = f"{norm}_ln-warmup{warmup}-{index}{seed}c0ffee"
@@ -135,11 +167,14 @@ def write_demo(outputs: Path) -> Path:
             if (norm, warmup, seed) == ("post", 0, 2):
                 reason = "gradient norm not finite at update 851"
                 metrics = rows(norm, warmup, seed, 900, broken=True)
-                write_run(sweep / name, config, "diverged", 900, reason, metrics, scores, checkpoints=CHECKPOINTS)
+                write_run(sweep / name, config, "diverged", 900, reason, metrics, scores, checkpoints=CHECKPOINTS,
+                          translations=sentences("nobody"), data_folder=data_folder)  # fmt: skip
             else:
-                metrics = rows(norm, warmup, seed)
+                metrics = rows(norm, warmup, seed) + (probes(norm, seed) if warmup else [])
                 costs = timing(seed) if norm == "pre" else None
-                write_run(sweep / name, config, metrics=metrics, scores=scores, checkpoints=CHECKPOINTS, costs=costs)
+                said = sentences("the reference" if norm == "pre" else name)
+                write_run(sweep / name, config, metrics=metrics, scores=scores, checkpoints=CHECKPOINTS, costs=costs,
+                          translations=said, data_folder=data_folder)  # fmt: skip
     (sweep / "sweep.json").write_text(json.dumps({"sweep": "demo", "wanted": wanted}))
     return sweep
 

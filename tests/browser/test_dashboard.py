@@ -1,0 +1,274 @@
+"""The dashboard from file://: it draws, obeys its controls, keeps its view in the address, and asks for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from browsing import Browser
+
+pytestmark = pytest.mark.browser
+
+LOSS = "valid.loss_bits"
+CHARTS = (LOSS, "valid.bleu", "train.loss_bits", "train.lr", "train.gnorm", "train.tokens_per_s")
+
+
+@pytest.fixture
+def page(browser: Browser, demo: Path) -> Browser:
+    return browser.open(demo)
+
+
+def test_it_draws_without_network_or_error(page: Browser, demo: Path) -> None:
+    page.settle()
+    for chart in CHARTS:
+        found = page.pixels(chart)
+        assert found["warm"] > 100 or found["cool"] > 100, chart
+    assert page.console() == []
+    assert page.requests() == [demo.as_uri()] or set(page.requests()) <= {demo.as_uri(), "data:,"}
+
+
+def test_a_factor_hides_its_curves(page: Browser) -> None:
+    both = page.pixels(LOSS)
+    assert both["warm"] > 500 and both["cool"] > 500
+    page.click("[data-level='model.norm=Post-LN']")
+    without = page.pixels(LOSS)
+    assert without["warm"] == 0 and without["cool"] > 500
+    assert page.js("return [...document.querySelectorAll('#groups button')].map(b => b.ariaPressed)") == [
+        "false", "false", "true", "true"]  # fmt: skip
+    page.click("[data-level='model.norm=Post-LN']")
+    assert page.pixels(LOSS) == both and page.hash() == ""
+
+
+def test_a_configuration_hides_its_curve(page: Browser) -> None:
+    page.click("#groups li:nth-child(3) button")
+    page.click("#groups li:nth-child(4) button")
+    assert page.pixels(LOSS)["cool"] == 0 and page.pixels(LOSS)["warm"] > 500
+
+
+@pytest.mark.parametrize(
+    ("control", "unit"), [("x-epochs", "epochs"), ("x-wall-clock", "wall-clock"), ("x-tokens", "tokens")]
+)
+def test_the_x_axis_changes(page: Browser, control: str, unit: str) -> None:
+    before = page.picture("train.loss_bits")
+    page.click(f"label[for='{control}']")
+    assert page.picture("train.loss_bits") != before
+    assert f"by {unit}" in page.js(f"return document.getElementById('{LOSS}').ariaLabel")
+    top = {"epochs": 4.0, "wall-clock": 0.21 * 1200 + 4.5, "tokens": 1200 * 800}[unit]
+    assert page.js("return plots.get('train.loss_bits').u.scales.x.max") == pytest.approx(top)
+
+
+@pytest.mark.parametrize("axis", ["xlog", "ylog"])
+def test_log_axes(page: Browser, axis: str) -> None:
+    page.click(f"label[for='{axis}-log']")
+    kind = page.js("return plots.get(arguments[0]).u.scales[arguments[1]].distr", LOSS, axis[0])
+    assert kind == 3 and page.pixels(LOSS)["cool"] > 500
+    assert page.hash() == f"#{axis}=1"
+
+
+def test_the_mean_and_the_band_are_those_of_the_seeds(page: Browser) -> None:
+    """Pre-LN without warm-up, seeds 1 and 2: at update 600 their rows give 4.5 + 0.03 seed + (7 - 0.03 seed) e^-3.5."""
+    from math import exp
+
+    line = page.js("return plots.get('valid.loss_bits').panel.lines[2]")
+    at = line["xs"].index(600)
+    each = [round((f := 4.5 + 0.03 * s) + (11.5 - f) * exp(-3.5) + 0.2, 4) for s in (1, 2)]
+    assert line["ys"][at] == pytest.approx(sum(each) / 2) and line["counts"][at] == 2
+    assert [line["lo"][at], line["hi"][at]] == pytest.approx(each)
+
+
+def test_each_seed_is_a_line_of_its_own(page: Browser) -> None:
+    assert page.js("return plots.get('train.lr').panel.lines.length") == 4
+    page.click("label[for='each-each']")
+    assert page.js("return plots.get('train.lr').panel.lines.length") == 7
+
+
+def test_smoothing_is_a_centred_mean(page: Browser) -> None:
+    raw = page.js("return DATA.runs[0].train.loss_bits")
+    page.click("label[for='each-each']")
+    page.js("const s = document.getElementById('smooth'); s.value = 2; s.dispatchEvent(new Event('input'))")
+    smooth = page.js("return plots.get('train.loss_bits').panel.lines[0].ys")
+    assert smooth[0] == raw[0] and smooth[1] == pytest.approx(sum(raw[:3]) / 3)
+    assert smooth[5] == pytest.approx(sum(raw[3:8]) / 5) and page.text("output") == "5 rows"
+
+
+def test_hover_reads_the_values(page: Browser) -> None:
+    from selenium.webdriver import ActionChains
+
+    over = page.driver.find_element("css selector", f"[id='{LOSS}'] .u-over")
+    ActionChains(page.driver).move_to_element(over).perform()
+    page.settle()
+    tip = page.js("return document.getElementById(arguments[0]).querySelector('.tip')", LOSS)
+    assert tip.is_displayed()
+    assert "update 6" in tip.text and "Post-LN, no warm-up" in tip.text and "n=2" in tip.text
+    page.driver.execute_script("scrollTo(0, 0)")
+    ActionChains(page.driver).move_to_element(page.driver.find_element("id", "title")).perform()
+    page.settle()
+    assert not tip.is_displayed()
+
+
+def test_hovering_the_legend_makes_a_configuration_stand_out(page: Browser) -> None:
+    from selenium.webdriver import ActionChains
+
+    before = page.pixels(LOSS)
+    ActionChains(page.driver).move_to_element(
+        page.driver.find_element("css selector", "#groups li:nth-child(1) button")
+    ).perform()
+    page.settle()
+    assert page.pixels(LOSS)["cool"] < before["cool"] / 2 and page.pixels(LOSS)["warm"] > 300
+
+
+def test_the_keyboard_reads_and_looks_closer(page: Browser) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    chart = page.driver.find_element("id", "train.loss_bits")
+    page.js("arguments[0].focus()", chart)
+    chart.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
+    assert page.text("#spoken").startswith("Training loss, update 100: Post-LN, no warm-up ")
+    chart.send_keys("+")
+    page.settle()
+    assert page.hash().startswith("#zoom=") and page.js("return document.activeElement.id") == "train.loss_bits"
+    for _ in range(3):
+        chart.send_keys("-")
+        page.settle()
+        page.settle()
+    assert page.hash() == ""
+
+
+def test_dragging_looks_closer_in_every_chart(page: Browser) -> None:
+    from selenium.webdriver import ActionChains
+
+    over = page.driver.find_element("css selector", f"[id='{LOSS}'] .u-over")
+    ActionChains(page.driver).move_to_element_with_offset(over, -100, 0).click_and_hold().move_by_offset(
+        150, 0
+    ).release().perform()
+    page.settle()
+    page.settle()
+    assert page.hash().startswith("#zoom=")
+    assert (
+        len({str(page.js("const s = plots.get(arguments[0]).u.scales.x; return [s.min, s.max]", c)) for c in CHARTS})
+        == 1
+    )
+    page.click("#all")
+    page.settle()
+    assert page.hash() == "" and page.js(f"return plots.get('{LOSS}').u.scales.x.max") == 1200
+
+
+def test_facets(page: Browser) -> None:
+    page.pick("#list-rows", "schedule.warmup_updates")
+    page.pick("#list-columns", "model.norm")
+    page.pick("#list-metric", "valid.bleu")
+    titles = page.js("return [...document.querySelectorAll('#charts figcaption')].map(f => f.textContent)")
+    assert titles == ["warm-up none, model Post-LN", "warm-up none, model Pre-LN",
+                      "warm-up 200, model Post-LN", "warm-up 200, model Pre-LN"]  # fmt: skip
+    assert page.pixels("facet-0-0")["cool"] == 0 and page.pixels("facet-0-1")["warm"] == 0
+    assert page.pixels("facet-0-0")["warm"] > 50 and page.pixels("facet-0-1")["cool"] > 50
+    ranges = {str(page.js("const s = plots.get(arguments[0]).u.scales; return [s.x.min, s.x.max, s.y.min, s.y.max]",
+                          f"facet-{r}-{c}")) for r in (0, 1) for c in (0, 1)}  # fmt: skip
+    assert len(ranges) == 1
+
+
+def test_layers_of_probes(page: Browser) -> None:
+    titles = page.js("return [...document.querySelectorAll('#layers figcaption')].map(f => f.firstChild.data)")
+    assert titles == ["By depth at update 0", "By depth at update 1,200", "Post-LN, warm-up 200", "Pre-LN, warm-up 200"]
+    line = page.js("return plots.get('depth-first').panel.lines[0]")  # seeds 1 and 2: 1.1 and 1.2 times 0.2 * 1.8^layer
+    assert line["ys"] == pytest.approx([1.15 * 0.2 * 1.8**layer for layer in range(5)], abs=1e-3)
+    page.pick("#kind", "decoder.layers.*.fc1")
+    line = page.js("return plots.get('depth-first').panel.lines[0]")
+    assert line["ys"] == pytest.approx([2.3 * 0.2 * 1.8**layer for layer in range(5)], abs=1e-3)
+
+
+def test_what_differs_between_chosen_runs(page: Browser) -> None:
+    fields = "return [...document.querySelectorAll('#diff td:first-child code')].map(c => c.textContent)"
+    assert page.js(fields) == ["model.norm", "schedule.warmup_updates"]
+    for name in ("post_ln-warmup0-01c0ffee", "post_ln-warmup200-11c0ffee"):
+        page.click(f"[aria-label='leave out {name}']")
+    assert page.js(fields) == ["schedule.warmup_updates"]
+    page.pick("#add", "pre_ln-warmup0-22c0ffee")
+    assert page.js(fields) == ["schedule.warmup_updates", "seed"]
+    assert page.js("return document.querySelectorAll('#samples th').length") == 6
+
+
+def test_translations_side_by_side(page: Browser) -> None:
+    row = page.js("return [...document.querySelector('#samples tbody tr').cells].map(c => c.textContent)")
+    assert row[:3] == ["1", "Sentence 1 as the source has it.", "Sentence 1 as the reference has it."]
+    assert row[3] == "Sentence 1 as post_ln-warmup0-01c0ffee has it." and row[5] == row[2]
+    assert page.js("return document.querySelectorAll('#samples .same').length") == 24
+
+
+def test_states(page: Browser) -> None:
+    assert page.text("#kicker") == "4 configurations, 8 runs6 done1 missing1 diverged"
+    page.click("#states button:nth-child(4)")
+    assert page.js("return [...document.querySelectorAll('#runs tbody tr')].map(r => r.cells[3].textContent)") == [
+        "diverged at update 900"]  # fmt: skip
+    assert page.hash() == "#state=diverged"
+
+
+def test_the_address_holds_the_whole_view(page: Browser, demo: Path) -> None:
+    page.click("label[for='x-wall-clock']")
+    page.click("label[for='ylog-log']")
+    page.click("[data-level='schedule.warmup_updates=none']")
+    page.click("#groups li:nth-child(2) button")
+    page.pick("#theme", "dark")
+    page.pick("#list-columns", "model.norm")
+    page.click("[aria-label='leave out pre_ln-warmup0-21c0ffee']")
+    state = "return JSON.stringify([view, [...view.off], [...view.hidden], chosen().map(r => r.name)])"
+    seen, picture, link = page.js(state), page.picture("facet-0-1"), page.hash()
+    page.open(demo, link[1:])
+    assert page.js(state) == seen and page.picture("facet-0-1") == picture
+    assert page.js("return getComputedStyle(document.body).backgroundColor") == "rgb(19, 20, 22)"
+    page.click("#reset")
+    assert page.hash() == "" and page.js("return document.querySelectorAll('#charts figure').length") == 6
+
+
+def test_a_link_followed_in_the_open_page(page: Browser) -> None:
+    page.js("location.hash = '#x=epoch&off=model.norm%3DPre-LN'")
+    page.settle()
+    assert page.js("return document.getElementById('x-epochs').checked") and page.pixels(LOSS)["cool"] == 0
+
+
+@pytest.mark.parametrize(
+    "hash",
+    ["x=nowhere&metric=__proto__&rows=constructor&kind=x", "off=%3Cimg%20src%3Dx%3E&run=%3Cscript%3E&run=toString",
+     "zoom=NaN,1e999&smooth=1e9", "zoom=5,1", "%E0%A4%A", "&&==#&", "theme=%22%3E&state=__proto__"],
+)  # fmt: skip
+def test_a_broken_link_does_no_harm(browser: Browser, demo: Path, hash: str) -> None:
+    page = browser.open(demo, hash)
+    assert page.console() == [] and page.pixels(LOSS)["cool"] > 500
+
+
+def test_dark_and_light(page: Browser) -> None:
+    light = page.picture(LOSS)
+    page.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    page.settle()
+    try:
+        assert page.js("return getComputedStyle(document.body).backgroundColor") == "rgb(19, 20, 22)"
+        assert page.picture(LOSS) != light
+        page.pick("#theme", "light")
+        assert page.js("return getComputedStyle(document.body).backgroundColor") == "rgb(253, 253, 252)"
+        assert page.picture(LOSS) == light
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+@pytest.mark.parametrize("width", [1280, 800, 400])
+def test_nothing_is_wider_than_the_window(browser: Browser, demo: Path, width: int) -> None:
+    page = browser.open(demo, width=width)
+    assert page.js("return document.documentElement.scrollWidth") == width
+    page.resize(width - 60)
+    assert page.js("return document.documentElement.scrollWidth") == width - 60
+
+
+def test_paper(page: Browser, tmp_path: Path) -> None:
+    import base64
+
+    page.pick("#theme", "dark")
+    page.js("addEventListener('beforeprint', () => { window.atPrint = [document.documentElement.dataset.theme, "
+            "plots.get('train.lr').u.width]; })")  # fmt: skip
+    pdf = base64.b64decode(page.driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"])
+    assert pdf.startswith(b"%PDF") and pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") in range(2, 8)
+    assert page.js("return window.atPrint") == ["light", 420]
+    page.settle()
+    assert page.js("return document.documentElement.dataset.theme") == "dark"
+    assert page.js("return plots.get('train.lr').u.width") < 400
