@@ -1,4 +1,4 @@
-"""How much of a run a .wandb file holds: file in, number of rows and whether the run was closed out.
+"""The .wandb files of a run folder: how many rows each holds, which were sent, which are out of date.
 
 wandb says nothing when its file falls short (full disk, killed helper), and its own reader costs 0.7 s a look. The
 file is a LevelDB log: after 7 bytes, blocks of 32 KiB with fragments (checksum 4, length 2, kind 1, payload).
@@ -6,6 +6,7 @@ file is a LevelDB log: after 7 bytes, blocks of 32 KiB with fragments (checksum 
 
 from __future__ import annotations
 
+import shutil
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,32 @@ def held(path: Path) -> Held:
         rows += kind == "history"
         closed |= kind == "exit"
     return Held(rows, closed)
+
+
+def sent(folder: Path) -> int:
+    """Count the rows of the folder's offline records that `wandb sync` has sent, and so marked."""
+    return sum(held(path).rows for path in _files(folder) if _marker(path).exists())
+
+
+def drop(folder: Path, but: Path) -> None:
+    """Delete the offline records that were not sent, all but the one at `but`: metrics.jsonl has what they hold."""
+    for path in _files(folder):
+        if path.parent != but and not _marker(path).exists():
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def mark_sent(folder: Path) -> None:
+    """Have `wandb sync` pass over the folder's records, once the server has their rows."""
+    for path in _files(folder):
+        _marker(path).touch()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted((folder / "wandb").glob("offline-run-*/run-*.wandb"))
+
+
+def _marker(path: Path) -> Path:
+    return path.with_name(path.name + ".synced")
 
 
 def _payloads(raw: bytes) -> Iterator[bytes]:

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from lnexp.config import Run
-from lnexp.track import sink
+from lnexp import rundir
+from lnexp.config import Run, freeze
+from lnexp.rundir import RowFile
+from lnexp.track import live, sink
 
 SCORES = [
     {"split": "test", "metric": "sacrebleu", "value": 31.5, "signature": "nrefs:1|v:2", "checkpoint": "best",
@@ -29,7 +31,7 @@ def untouched(home: Path, **environment: str) -> Iterator[None]:
     home.mkdir(parents=True, exist_ok=True)
     kept = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_") and k != "NETRC"}
     with mock.patch.dict(os.environ, kept | {"HOME": str(home)} | environment, clear=True):
-        sink._offline_until = 0.0
+        live._offline_until = 0.0
         wandb.teardown()
         yield
         with suppress(Exception):
@@ -39,6 +41,7 @@ def untouched(home: Path, **environment: str) -> Iterator[None]:
 def a_run(mode: str = "offline", norm: str = "post", warmup: int = 200) -> Run:
     run = Run(run_name=f"{norm}_ln-w{warmup}-s1", sweep_name="demo")
     run.model.norm, run.schedule.warmup_updates = norm, warmup
+    run.optim.lr = 1e-3
     run.track.mode, run.track.tags = mode, ["demo", "cpu"]
     run.data.local = "/home/someone/secret/corpus"
     return run
@@ -65,8 +68,37 @@ def in_wandb_words(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def open_in(folder: Path, run: Run, run_id: str, said: list[str]) -> sink.Sink:
+    """Open the tracker of a run; `log` of what is given writes the row to metrics.jsonl first, as training does."""
     folder.mkdir(parents=True, exist_ok=True)
-    return sink.open_sink(run, run_id, folder, {"torch": "2.13.0", "data": "f00d"}, said.append)
+    tracker = sink.open_sink(run, run_id, folder, {"torch": "2.13.0", "data": "f00d"}, said.append)
+    file, note = RowFile(folder), tracker.log
+
+    def log(row: dict[str, Any]) -> None:
+        file.write(row)
+        note(row)
+
+    tracker.log = log  # type: ignore[method-assign]
+    return tracker
+
+
+def keep(folder: Path, run: Run, state: str = "done", scores: list[dict[str, Any]] | None = None) -> Path:
+    """Write what training leaves in a run folder beside metrics.jsonl."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rundir.write_text(folder / "config.yaml", freeze(run))
+    rundir.write_json(folder / "env.json", {"torch": "2.13.0", "data_fingerprint": "f00d", "data_folder": "/home/me/c"})
+    rundir.write_status(folder, state, 7, 1.5, None if state == "done" else f"{state} for a reason")
+    if scores is not None:
+        rundir.write_json(folder / "scores.json", scores)
+    return folder
+
+
+def write_rows(folder: Path, rows: list[dict[str, Any]]) -> None:
+    """Append to metrics.jsonl."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = RowFile(folder)
+    for row in rows:
+        file.write(row)
+    file.close()
 
 
 def leet(folder: str | Path, *options: str) -> list[dict[str, Any]]:

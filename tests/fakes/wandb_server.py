@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -47,9 +48,15 @@ class FakeWandb:
 
     def __init__(self) -> None:
         self.runs: dict[str, Recorded] = {}
+        self.views: list[dict[str, Any]] = []
+        """Saved workspaces and reports."""
         self.queries: list[str] = []
         self.refused: set[str] = set()
         """Names of queries that are to get an `errors` body."""
+        self.refuse_rows = 0
+        """A status above 0 answers every row with it."""
+        self.delay_s = 0.0
+        """How long each answer takes."""
         self._lock = threading.RLock()
         self._down = False
         fake = self
@@ -68,6 +75,10 @@ class FakeWandb:
     def __exit__(self, *_: object) -> None:
         self.die()
 
+    @property
+    def projects(self) -> set[str]:
+        return {run.project for run in self.runs.values()}
+
     def down(self) -> None:
         self._down = True
 
@@ -80,6 +91,7 @@ class FakeWandb:
 
     def answer(self, method: str, path: str, auth: str | None, body: bytes) -> tuple[int, Any]:
         """Give status and JSON answer for one request."""
+        time.sleep(self.delay_s)
         if self._down:
             return 503, {"error": "down"}
         with self._lock:
@@ -88,6 +100,8 @@ class FakeWandb:
                 self.runs[run].files[name] = body
                 return 200, {}
             if path.endswith("/file_stream"):
+                if self.refuse_rows:
+                    return self.refuse_rows, {"error": "refused"}
                 return self._stream(path.split("/")[-2], json.loads(body))
             if path == "/graphql":
                 if auth is None or base64.b64decode(auth.split()[1]).decode().removeprefix("api:") != KEY:
@@ -119,6 +133,11 @@ class FakeWandb:
             "ServerFeaturesQuery": lambda _: {"serverInfo": {"features": []}},
             "ArtifactType": lambda _: {"project": {"artifact": {"artifactType": {"name": "run_table"}}}},
             "CreateArtifact": self._artifact,
+            "LnexpViewer": self._viewer,
+            "LnexpRun": self._known,
+            "LnexpProject": lambda v: {"project": {"internalId": "17"} if v["projectName"] in self.projects else None},
+            "LnexpSaveView": self._view,
+            "LnexpViews": self._views,
         }
         if name not in known or name in self.refused:
             return 200, {"data": None, "errors": [{"message": f"unknown query {name}", "path": [name]}]}
@@ -154,6 +173,29 @@ class FakeWandb:
                   "config": json.dumps({k: {"value": item} for k, item in run.config.items()}), "tags": run.tags,
                   "wandbConfig": '{"t": 1}'}  # fmt: skip
         return {"model": {"id": "p1", "name": run.project, "entity": {"id": "e1", "name": "me"}, "bucket": bucket}}
+
+    def _known(self, v: dict[str, Any]) -> dict[str, Any]:
+        run = self.runs.get(v["run"])
+        if run is None or (v["entity"], v["project"]) != ("me", run.project):
+            return {"project": None}
+        summary = json.dumps(run.summary)
+        return {"project": {"run": {"historyLineCount": len(run.lines), "state": run.state, "summaryMetrics": summary}}}
+
+    def _view(self, v: dict[str, Any]) -> dict[str, Any]:
+        view = {key: v.get(key) for key in ("name", "displayName", "type", "description", "projectName")}
+        view["spec"] = json.loads(v["spec"])
+        fresh = not v.get("id")
+        at = len(self.views) if fresh else int(v["id"].removeprefix("view"))
+        self.views[at : at + 1] = [view]
+        return {"upsertView": {"view": {"id": f"view{at}", "name": v["name"]}, "inserted": fresh}}
+
+    def _views(self, v: dict[str, Any]) -> dict[str, Any]:
+        found = [
+            {"node": {"id": f"view{at}", "name": view["name"], "displayName": view["displayName"]}}
+            for at, view in enumerate(self.views)
+            if (view["type"], view["name"]) == (v["viewType"], v["viewName"])
+        ]
+        return {"project": {"allViews": {"edges": found}}}
 
     def _files(self, v: dict[str, Any]) -> dict[str, Any]:
         run = v.get("run") or v.get("runName")

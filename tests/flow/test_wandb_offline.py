@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 from fakes import wandb_desk as desk
 
 from lnexp.rundir import rows as read_rows
-from lnexp.track import sink
+from lnexp.track import client, live, sink
 from lnexp.track.describe import named
 from lnexp.track.record import Held, held
 
@@ -61,7 +61,7 @@ def test_three_runs_in_one_process_the_middle_one_fails(tmp_path: Path, capfd: p
     assert len(said) == len(wheres)
     for line, where in zip(said, wheres, strict=True):  # a command that can be typed as it stands
         command, found = re.fullmatch(r"W&B: recorded; to send it: (\S+) sync (.+)", line).groups()
-        assert os.access(command, os.X_OK) and found == where
+        assert os.access(command, os.X_OK) and where.startswith(found + "/wandb/")
     out = capfd.readouterr()
     assert out.out == "" and out.err == ""  # wandb itself said nothing
     assert not list((tmp_path / "home").iterdir())  # and left nothing in HOME
@@ -80,7 +80,7 @@ def test_three_runs_in_one_process_the_middle_one_fails(tmp_path: Path, capfd: p
     assert first["summary"]["final/test_sacrebleu"] == 31.5
     assert first["summary"]["timing/wall_s"] == 12.5 and first["summary"]["timing/share/forward"] == 0.25
     assert first["summary"]["final/test_sacrebleu_signature"] == "nrefs:1|v:2"
-    assert first["config"]["model"] == {"norm": "post"} and first["config"]["ablation"] == "post-w200"
+    assert first["config"]["model"] == {"norm": "post"} and first["config"]["ablation"] == "post-w200-lr0.001-adam"
     assert first["config"]["env"] == {"torch": "2.13.0", "data": "f00d"}
     assert "paths" not in first["config"] and first["config"]["data"]["local"] == "corpus"
     header = next(record["run"] for record in desk.leet(wheres[0]) if record["type"] == "run")
@@ -98,6 +98,23 @@ def test_metrics_are_charted_over_updates(tmp_path: Path) -> None:
 def test_names_of_metrics() -> None:
     row = {"split": "valid", "updates": 3, "bleu": 2.0, "lr": 1e-3, "nll_bits": None, "gnorm": {"enc.0": 1.0}}
     assert named(row) == {"updates": 3, "valid/bleu": 2.0, "lr": 1e-3, "gnorm/enc.0": 1.0}
+
+
+def test_a_probe_is_sent_part_by_part(tmp_path: Path) -> None:
+    probe = {
+        "split": "probe", "updates": 0, "epoch": 0, "wall_s": 0.5,
+        "grad": {"decoder.layers.5.fc2": 1.6, "encoder.layers.0.fc1": float("nan")},
+        "hidden": {"encoder.layers.0.fc2": 22.6}, "entropy": {"encoder.layers.0.self_attn": 2.5},
+        "update_ratio": {"decoder.layers.5.fc2": 1e-3},
+    }  # fmt: skip
+    with desk.open_in(tmp_path / "a", desk.a_run(), "a" * 8, []) as tracker:
+        tracker.log(probe)
+    (row,) = desk.history(desk.leet(tracker.where))
+    assert row == {
+        "updates": 0, "epoch": 0, "wall_s": 0.5, "probe/grad/decoder.layers.5.fc2": 1.6,
+        "probe/grad/encoder.layers.0.fc1": "NaN", "probe/hidden/encoder.layers.0.fc2": 22.6,
+        "probe/entropy/encoder.layers.0.self_attn": 2.5, "probe/update_ratio/decoder.layers.5.fc2": 1e-3,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("state", "wandb_state"), [("diverged", "finished"), ("interrupted", "failed")])
@@ -155,7 +172,7 @@ def test_where_a_key_is_looked_for(tmp_path: Path, environment: dict[str, str], 
         (home / ".netrc").write_text(netrc)
         (home / ".netrc").chmod(0o600)
     with desk.untouched(home, WANDB_SILENT="true", **environment):
-        assert sink._has_key(wandb.setup().settings) is key
+        assert client.has_key(wandb.setup().settings) is key
 
 
 def test_the_environment_may_switch_it_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,24 +220,31 @@ def test_a_dead_helper_is_said_once_and_the_next_run_is_tracked(tmp_path: Path) 
 
 
 @linux
-@pytest.mark.parametrize("n", [1, 12_000], ids=["few", "more than pipe and queue hold"])
+@pytest.mark.parametrize(
+    "n", [pytest.param(1, id="few"), pytest.param(12_000, id="more than a pipe holds", marks=pytest.mark.slow)]
+)
 def test_a_helper_that_hangs_holds_up_neither_rows_nor_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int
 ) -> None:
-    monkeypatch.setattr(sink, "_STUCK_S", 1.0)
+    monkeypatch.setattr(live, "STUCK_S", 0.5)
+    monkeypatch.setattr(live, "GRACE_S", 0.2)
     said: list[str] = []
     tracker = desk.open_in(tmp_path / "a", desk.a_run(), "a" * 8, said)
     _wait(lambda: tracker.where)
-    os.kill(desk.core(), signal.SIGSTOP)
+    os.kill(core := desk.core(), signal.SIGSTOP)
     slowest, row = 0.0, desk.rows(1)[0]
-    for _ in range(n):
+    try:
+        for _ in range(n):
+            start = time.perf_counter()
+            tracker.log(row)
+            slowest = max(slowest, time.perf_counter() - start)
         start = time.perf_counter()
-        tracker.log(row)
-        slowest = max(slowest, time.perf_counter() - start)
-    start = time.perf_counter()
-    tracker.finish("done", [])
-    assert slowest < 1 and time.perf_counter() - start < 8
-    assert sum("does not keep up" in line for line in said) == (n > 1) and "tracking stopped" in said[-1]
+        tracker.finish("done", [])
+        assert slowest < 1 and time.perf_counter() - start < 12
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(core, signal.SIGKILL)
+    assert "tracking stopped" in said[-1] and "lnexp sync" in said[-1]
 
     with desk.open_in(tmp_path / "b", desk.a_run(), "b" * 8, said) as after:
         after.log(row)
@@ -242,7 +266,7 @@ def test_a_killed_run_loses_at_most_the_last_second(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         where = Path(process.stdout.readline().strip())
-        time.sleep(3)
+        time.sleep(2)
         process.kill()
     written = len(list(read_rows(tmp_path / "a")))
     time.sleep(0.3)
@@ -254,7 +278,8 @@ def test_a_killed_run_loses_at_most_the_last_second(tmp_path: Path) -> None:
 
 def test_a_short_record_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a full disk, where wandb's own last word is that all went well."""
-    monkeypatch.setattr(sink, "held", lambda path: Held(held(path).rows - 3, True))
+    monkeypatch.setattr(live, "WRITTEN_S", 0.2)
+    monkeypatch.setattr(live, "held", lambda path: Held(held(path).rows - 3, True))
     said: list[str] = []
     with desk.open_in(tmp_path / "a", desk.a_run(), "a" * 8, said) as tracker:
         for row in desk.rows(9):
