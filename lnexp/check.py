@@ -82,6 +82,13 @@ def check(run: Run) -> None:
     choice("devices.precision", "fp32", "fp32_fast", "bf16", "fp16", "auto")
     need(run.devices.threads >= 0, "devices.threads", "need >= 0 (0 = shared fairly)")
     need(run.devices.max_tokens >= 0, "devices.max_tokens", "need >= 0 (0 = no accumulation)")
+    probe = run.probe
+    need(probe.every >= 0, "probe.every", "need >= 0 (0 = none)")
+    choice("probe.inputs", "batches", "gaussian")
+    need(probe.batches >= 1, "probe.batches", "need >= 1")
+    need(probe.tokens >= 0, "probe.tokens", "need >= 0 (0 = as tokens_per_update)")
+    need(probe.seeds >= 1, "probe.seeds", "need >= 1")
+    choice("probe.init", "fairseq", "xavier")
     need(0 <= run.seed < 2**31, "seed", "need 0 <= seed < 2147483648")
     need(run.tokens_per_update >= 1, "tokens_per_update", "need >= 1")
     rule = f"need >= 1 and at most tokens_per_update={run.tokens_per_update}"

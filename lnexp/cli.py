@@ -17,6 +17,7 @@ from lnexp.guard import sigterm_like_ctrl_c
 USAGE = """usage: lnexp VERB [name=value ...]
 
   doctor      check versions, fairseq, devices, disk and W&B; a mend for each fault
+              or a run before it starts: its need of a warm-up:  lnexp doctor --run [settings as for train]
   show        print the resolved run(s), their id, learning rate and batch; start nothing
   prepare     make the training data of a corpus (done by train where it is missing)
   train       train a run or a sweep; what is done is skipped, what was cut goes on
@@ -24,7 +25,12 @@ USAGE = """usage: lnexp VERB [name=value ...]
   status      what was wanted, is done, runs, diverged, failed:  lnexp status SWEEP [--watch|--json]
   clean       checkpoints of ended runs, listed or deleted: lnexp clean SWEEP [--keep best|none] [--yes]
   table       the results beside the paper's words:         lnexp table SWEEP [--format md|csv|latex|json]
-  dashboard   one HTML page of curves and results:          lnexp dashboard SWEEP
+  figure      the paper's figure from these results:     lnexp figure SWEEP [--format svg|pdf|png]
+  probe       gradient norms, hidden norms and the like:    lnexp probe [settings|RUN_FOLDER] [--checkpoint best|last]
+              and --theory: Section 3.3, predicted and measured:  lnexp probe --theory [--format md|json]
+  dashboard   one HTML page of curves and results:          lnexp dashboard SWEEP [--watch [--port N]]
+              or a workspace and report saved in W&B:     lnexp dashboard SWEEP --wandb [--dry-run]
+  sync        send to W&B what it lacks of these runs:      lnexp sync SWEEP
 
 Settings are Hydra's: name=value, groups as model=post_ln, several values with -m:
   lnexp train -m model=post_ln,pre_ln schedule.warmup_updates=0,200
@@ -63,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _help(verb: str) -> str:
     line = next(line for line in USAGE.splitlines() if line.strip().startswith(verb + " "))
-    if verb in ("show", "train", "prepare"):
+    if verb in ("show", "train", "prepare", "probe"):
         from lnexp.reference import settings
 
         return f"{line.strip()}\n\n{settings()}"
@@ -71,9 +77,12 @@ def _help(verb: str) -> str:
 
 
 def _doctor(arguments: list[str]) -> int:
-    from lnexp.doctor import examine
+    from lnexp.doctor import examine, examine_runs
 
-    _none(arguments)
+    flags, rest = _flags(arguments, "--run")
+    if flags:
+        return examine_runs(rest)
+    _none(rest)
     return examine()
 
 
@@ -168,9 +177,76 @@ def _table(arguments: list[str]) -> int:
 
 
 def _dashboard(arguments: list[str]) -> int:
-    from lnexp.report import dashboard
+    from lnexp.report import dashboard, watch
 
-    print(dashboard.write(_one(arguments, "a sweep or run folder"), _outputs()))
+    flags, rest = _flags(arguments, "--watch", "--wandb", "--dry-run")
+    port, rest = _option(rest, "--port", "0")
+    path = _one(rest, "a sweep or run folder")
+    if flags - {"--watch"}:
+        from lnexp import board
+
+        return board.show(path, _outputs(), flags)
+    if "--watch" in flags:
+        watch.watch(path, _outputs(), port)
+    elif port != "0":
+        raise UserError(f"--port {port}: only with --watch")
+    else:
+        print(dashboard.write(path, _outputs()))
+    return 0
+
+
+def _sync(arguments: list[str]) -> int:
+    from lnexp.console import say
+    from lnexp.sync import sync
+
+    return sync(_one(arguments, "a sweep or run folder"), _outputs(), say)
+
+
+def _probe(arguments: list[str]) -> int:
+    """Probe what settings ask for at initialisation, or with --checkpoint as trained; or a run folder's checkpoint."""
+    if "--theory" in arguments:
+        return _theory([a for a in arguments if a != "--theory"])
+    from lnexp.console import quiet, say
+    from lnexp.launch import cores
+    from lnexp.survey import Choice, asked, survey
+
+    checkpoint, rest = _option(arguments, "--checkpoint", "none")
+    quantity, rest = _option(rest, "--quantity", "grad_norm_of_mean")
+    choice = Choice(checkpoint, quantity)
+    quiet()
+    survey(*asked(rest, choice, _outputs()), cores(), say)
+    return 0
+
+
+def _theory(arguments: list[str]) -> int:
+    """Measure the paper's lemmas; 1 where one does not hold."""
+    from lnexp import lemmas
+    from lnexp.console import progress_bar
+    from lnexp.report import statements
+
+    form, rest = _option(arguments, "--format", "md")
+    _none(rest)
+    statements.check_format(form)
+    seen: set[int] = set()
+    with progress_bar(lemmas.steps(), 0, True, "batch") as bar:
+
+        def step(d: int) -> None:
+            bar.update()
+            if bar.disable and d not in seen:
+                print(f"theory: measuring networks of width {d}", file=sys.stderr, flush=True)
+            seen.add(d)
+
+        rows = [statement.row() for statement in lemmas.examine(step)]
+    print(statements.render(rows, form, lemmas.NOTES), end="")
+    return 1 if statements.failed(rows) else 0
+
+
+def _figure(arguments: list[str]) -> int:
+    from lnexp.report import figure
+
+    form, rest = _option(arguments, "--format", "svg")
+    for file in figure.write(_one(rest, "a sweep or run folder"), form, _outputs()):
+        print(file)
     return 0
 
 
@@ -214,4 +290,7 @@ VERBS: dict[str, Callable[[list[str]], int]] = {
     "clean": _clean,
     "table": _table,
     "dashboard": _dashboard,
+    "probe": _probe,
+    "figure": _figure,
+    "sync": _sync,
 }

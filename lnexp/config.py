@@ -141,6 +141,22 @@ class Devices:
 
 
 @dataclass
+class Probe:
+    every: int = 0
+    """train: updates between two rows of gradient norms and the like; 0 = none."""
+    inputs: str = "batches"
+    """probe: batches of the training data, or gaussian = N(0, 1) in place of the embedded words."""
+    batches: int = 4
+    """probe: batches that a mean is over."""
+    tokens: int = 0
+    """probe: tokens a batch, counted as tokens_per_update; 0 = as many as it says."""
+    seeds: int = 1
+    """probe: initialisations and batch orders, from `seed` on."""
+    init: str = "fairseq"
+    """probe: fairseq = as training starts, or xavier = every layer as the paper has it (fairseq leaves the FFN out)."""
+
+
+@dataclass
 class Paths:
     outputs: str = "outputs"
     """Where run folders go; relative to the working folder."""
@@ -158,6 +174,7 @@ class Run:
     decode: Decode = field(default_factory=Decode)
     track: Track = field(default_factory=Track)
     devices: Devices = field(default_factory=Devices)
+    probe: Probe = field(default_factory=Probe)
     paths: Paths = field(default_factory=Paths)
     seed: int = 1
     """Of initialisation, batch order and dropout."""
@@ -195,7 +212,7 @@ class Run:
 
 # What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
 _NOT_IDENTITY = {
-    "track", "paths", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry", "keep",
+    "track", "paths", "probe", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry", "keep",
     "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
     "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
@@ -248,4 +265,5 @@ def load(path: Path) -> Run:
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path.parent}: not a run folder (no config.yaml)") from None
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
-        raise UserError(f"{path}: not a config of this version: {' '.join(str(error).split())[:200]}") from None
+        what = " ".join(str(error).split()).partition(" full_key:")[0]  # what follows is OmegaConf talking to itself
+        raise UserError(f"{path}: not a config of this version: {what[:200]}") from None

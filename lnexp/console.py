@@ -26,10 +26,10 @@ def quiet() -> None:
     logging.captureWarnings(True)
 
 
-def progress_bar(total: int, done: int, wanted: bool) -> tqdm:
-    """Give a bar over updates; it stays silent where there is no terminal or none is wanted."""
+def progress_bar(total: int, done: int, wanted: bool, unit: str = "update") -> tqdm:
+    """Give a bar over updates (or another unit); it stays silent where there is no terminal or none is wanted."""
     silent = not (wanted and sys.stderr.isatty())
-    return tqdm(total=total or None, initial=done, unit="update", disable=silent, dynamic_ncols=True, leave=False)
+    return tqdm(total=total or None, initial=done, unit=unit, disable=silent, dynamic_ncols=True, leave=False)
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""`lnexp doctor`: is this machine ready, and if not, what to do. Each check is a line; a fault carries its mend."""
+"""`lnexp doctor`: is this machine ready, and if not, what to do. Each check is a line; a fault carries its mend.
+
+With --run it is a run that is examined: will it need the warm-up that it has or lacks?
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,25 @@ def examine() -> int:
         except Exception as error:
             good, text = False, f"{type(error).__name__}: {error}; reinstall with `make venv`"
         print(f"{'ok  ' if good else 'BAD '} {name.ljust(8)} {text}", flush=True)
+        broken += not good
+    return 1 if broken else 0
+
+
+def examine_runs(arguments: list[str]) -> int:
+    """Say of each run that is asked for whether its peak rate needs a warm-up; 1 where one needs it and has none."""
+    from lnexp import preflight
+    from lnexp.console import say
+    from lnexp.data.prepare import prepare
+    from lnexp.launch import cores, plan
+
+    quiet()
+    broken = 0
+    for job in plan(arguments, bound=False).jobs:
+        run = job.run
+        data = prepare(run.data, Path(run.paths.cache).expanduser(), say, cores())
+        found = preflight.fly(run, data, run.devices.threads or cores())
+        good, text = preflight.verdict(run, found)
+        print(f"{'ok  ' if good else 'BAD '} {job.folder.name}: {text}", flush=True)
         broken += not good
     return 1 if broken else 0
 

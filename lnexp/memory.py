@@ -28,6 +28,12 @@ def peak_rss_mib() -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
+def smaller_passes(tokens_per_update: int, passes: int) -> str:
+    """Say how an update takes less memory."""
+    most = -(-tokens_per_update // passes)
+    return f"set devices.max_tokens below {most} (gradients are accumulated, tokens_per_update stays as it is)"
+
+
 @contextmanager
 def bounded(what: str, mend: str) -> Iterator[None]:
     """Turn a failed allocation in the block into a MemoryError that says `what` was done and how to `mend` it."""

@@ -76,8 +76,9 @@ def no_such_setting(name: str) -> str:
     """Give the line for a name that is neither a setting nor a group."""
     known = NAMES + [p.name for p in CONF.iterdir() if p.is_dir()]
     leaf = name.rpartition(".")[2]
-    near = [k for k in known if k.rpartition(".")[2] == leaf] + get_close_matches(name, known, 1, 0.5)
-    return f"{name}: no such setting{f'; did you mean {near[0]}?' if near else ''} (see `lnexp show --help`)"
+    near = dict.fromkeys(get_close_matches(name, known, 1, 0.5) + [k for k in known if k.rpartition(".")[2] == leaf])
+    hint = f"; did you mean {' or '.join(list(near)[:2])}?" if near else ""
+    return f"{name}: no such setting{hint} (see `lnexp show --help`)"
 
 
 def in_our_words(error: BaseException) -> str:

@@ -6,6 +6,7 @@ outputs/<sweep>/<run_name>-<id8>/
   metrics.jsonl   one row an event             hyp.*.txt     translations, one a line
   timing.json     where the time went, memory
   checkpoints/    best.pt, last.pt, previous.pt  train.log   what the run said
+  probe.json      gradient norms and the like, where `lnexp probe` measured them
 
 Every write is whole or absent (temporary file, fsync, rename); metrics.jsonl is appended and flushed a row.
 """
@@ -36,6 +37,11 @@ FIELDS = {
     "bleu": ("BLEU", ""),
     "gnorm": ("gradient norm", ""),
     "tokens_per_s": ("target tokens a second", "1/s"),
+    # Of probes, by module (probe.py says what each is).
+    "grad": ("gradient norm by matrix, before clipping", ""),
+    "update_ratio": ("size of the update over that of the matrix", ""),
+    "hidden": ("root mean square norm of what goes into a LayerNorm", ""),
+    "entropy": ("attention entropy over that of uniform attention", ""),
 }
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 ENDED = ("done", "diverged")

@@ -16,7 +16,7 @@ from lnexp.data.prepare import Prepared, prepare
 from lnexp.launch import Plan
 from lnexp.report.live import held
 from lnexp.rundir import ENDED, read_status
-from lnexp.train import again
+from lnexp.takeover import again
 
 
 def run_all(arguments: list[str]) -> int:

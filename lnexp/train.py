@@ -22,11 +22,10 @@ from lnexp.environment import environment
 from lnexp.errors import UserError
 from lnexp.files import words
 from lnexp.guard import FolderLost, Interrupted, Lock, Stop, lock, log_file
-from lnexp.memory import bounded, forget_peak
+from lnexp.memory import bounded, forget_peak, smaller_passes
 from lnexp.progress import Progress, Window
 from lnexp.retention import trim
-from lnexp.takeover import again as again
-from lnexp.takeover import take_over
+from lnexp.takeover import again, take_over
 from lnexp.timing import Clock
 
 if TYPE_CHECKING:
@@ -181,8 +180,7 @@ class _Training:
 
         run, progress = self.run, self.progress
         every = run.validate_every or session.updates_per_epoch
-        most = -(-run.tokens_per_update // run.passes)
-        mend = f"set devices.max_tokens below {most} (gradients are accumulated, tokens_per_update stays as it is)"
+        mend = smaller_passes(run.tokens_per_update, run.passes)
         saved = recorded = self._tick()
         stream = session.updates_stream()
         while True:
@@ -208,6 +206,8 @@ class _Training:
             progress.target_tokens += update["tokens"]
             wall_s = self._tick()
             bar.update()
+            if session.probed:
+                log({"split": "probe", **self._where(session), **session.probed})
             if session.updates % run.log_every == 0:
                 log({"split": "train", **self._where(session), **self._window.row()})
                 with self._clock("tracking"):
@@ -221,12 +221,8 @@ class _Training:
                 saved = wall_s
 
     def _where(self, session: Session) -> rundir.Row:
-        return {
-            "updates": session.updates,
-            "epoch": round(session.epoch, 4),
-            "wall_s": round(self.progress.wall_s, 3),
-            "lr": session.lr,
-        }
+        epoch, wall_s = round(session.epoch, 4), round(self.progress.wall_s, 3)
+        return {"updates": session.updates, "epoch": epoch, "wall_s": wall_s, "lr": session.lr}
 
     def _validate(self, session: Session, data: Prepared) -> rundir.Row:
         progress = self.progress
@@ -265,6 +261,8 @@ class _Training:
         state = checkpoint.read_last(self.folder / "checkpoints", self.say, self._trained)
         self.before = before
         if state is None:
+            if before[0]:
+                self.say(f"{self.folder.name}: no checkpoint of its {before[0]} updates is left; begins anew")
             rundir.cut_rows(self.folder, -1)
             return
         session.load_state(state)

@@ -1,6 +1,7 @@
 """The only door to fairseq. Nothing outside this package imports it, and importing it here waits for first use.
 
 `open_session(run, data, threads)` gives a Session: one model in training, or one checkpoint to translate with.
+`open_prober(run, data, threads)` gives a Prober, which measures models at initialisation and from checkpoints.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 from lnexp.errors import UserError
 
 if TYPE_CHECKING:
+    from lnexp.backend.probing import Prober
     from lnexp.backend.session import Session
     from lnexp.config import Run
     from lnexp.data.prepare import Prepared
@@ -38,4 +40,11 @@ def open_session(run: Run, data: Prepared, threads: int, folder: Path | None = N
     return Session(run, data, threads)
 
 
-__all__ = ["NonFinite", "open_session"]
+def open_prober(run: Run, data: Prepared, threads: int) -> Prober:
+    """Load what `lnexp probe` measures models of `run` with."""
+    from lnexp.backend.probing import Prober
+
+    return Prober(run, data, threads)
+
+
+__all__ = ["NonFinite", "open_prober", "open_session"]

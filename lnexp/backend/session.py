@@ -30,7 +30,8 @@ from lnexp.backend.model import MAX_POSITIONS, build_model, parameter_count
 from lnexp.backend.optim import NAME, LossScale, Overflow
 from lnexp.backend.precision import fast_type, resolve
 from lnexp.backend.trainer import Task, Trainer
-from lnexp.config import Decode, Run
+from lnexp.backend.watch import Watch
+from lnexp.config import Decode, Optim, Run
 from lnexp.data.prepare import Prepared
 from lnexp.errors import UserError
 from lnexp.schedule import lr
@@ -57,6 +58,32 @@ def check_passes(run: Run, longest: int) -> None:
         raise UserError(f"{what}: {room} tokens a pass; the longest training sentence has {longest}, need as many")
 
 
+def open_task(run: Run, data: Prepared, processes: int = 1) -> Task:
+    """Load the prepared data into fairseq's translation task."""
+    task = Task.setup_task(
+        TranslationConfig(
+            data=str(data.folder),
+            source_lang=run.data.src,
+            target_lang=run.data.tgt,
+            max_source_positions=MAX_POSITIONS,
+            max_target_positions=MAX_POSITIONS,
+            train_subset="train",
+            dataset_impl="mmap",
+            required_seq_len_multiple=1,
+        )
+    )
+    task.seed, task.step, task.clock = run.seed, processes, Clock()
+    for split in ("train", "valid", "test"):
+        task.load_dataset(split, combine=False)
+    return task
+
+
+def optimizer_config(optim: Optim) -> dict[str, Any]:
+    """Give what TorchOptimizer reads."""
+    return {"_name": NAME, "name": optim.name, "lr": [optim.lr], "betas": list(optim.betas), "eps": optim.eps,
+            "weight_decay": optim.weight_decay}  # fmt: skip
+
+
 class Session:
     def __init__(self, run: Run, data: Prepared, threads: int, group: Group | None = None) -> None:
         logging.getLogger("fairseq").setLevel(logging.WARNING)
@@ -74,7 +101,7 @@ class Session:
                 place = f"a sentence of {longest:,} tokens with its end, the model has {MAX_POSITIONS:,} positions"
                 raise UserError(f"data={run.data.name}: {split} has {place}: take it out or cut it")
         check_passes(run, min(MAX_POSITIONS, max(data.manifest["splits"]["train"]["longest"].values())))
-        self._task = self._open_task(data)
+        self._task = open_task(run, data, self._group.size)
         utils.set_torch_seed(run.seed)
         model = build_model(run.size, run.model, self._task)
         self.parameters = parameter_count(model)
@@ -91,6 +118,10 @@ class Session:
         self._trainer.cuda_env = None  # with it each update would forget the peak of the device's memory
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
+        self.probed: dict[str, dict[str, float]] | None = None
+        """What was measured of the last update, where probe.every asks for it: "grad" and the like by module."""
+        watched = run.probe.every and self._group.rank == 0
+        self._watch = Watch(run.probe.every, model, flat, self._task) if watched else None
         self._epochs = self._trainer.get_train_iterator(epoch=1, load_dataset=False)
         self.check: Callable[[], None] = lambda: None
         """Called between the batches of validation and the steps of decoding; may raise to stop them."""
@@ -98,24 +129,6 @@ class Session:
         self._position: Any = None  # in the data, as loaded; until an update makes it the iterator's own
         self.updates_per_epoch = math.ceil(len(self._epochs) / self._passes)
         config.lr_scheduler.updates_per_epoch = self.updates_per_epoch
-
-    def _open_task(self, data: Prepared) -> Task:
-        task = Task.setup_task(
-            TranslationConfig(
-                data=str(data.folder),
-                source_lang=self.run.data.src,
-                target_lang=self.run.data.tgt,
-                max_source_positions=MAX_POSITIONS,
-                max_target_positions=MAX_POSITIONS,
-                train_subset="train",
-                dataset_impl="mmap",
-                required_seq_len_multiple=1,
-            )
-        )
-        task.seed, task.step, task.clock = self.run.seed, self._group.size, Clock()
-        for split in ("train", "valid", "test"):
-            task.load_dataset(split, combine=False)
-        return task
 
     def _fairseq_config(self) -> Any:
         run = self.run
@@ -133,8 +146,7 @@ class Session:
         config.optimization.clip_norm = run.optim.clip_norm
         config.optimization.lr = [run.optim.lr]
         optim = run.optim
-        config.optimizer = {"_name": NAME, "name": optim.name, "lr": [optim.lr], "betas": list(optim.betas),
-                            "eps": optim.eps, "weight_decay": optim.weight_decay}  # fmt: skip
+        config.optimizer = optimizer_config(optim)
         config.lr_scheduler = {"_name": NAME, "lr_max": optim.lr, "schedule": vars(run.schedule),
                                "updates_per_epoch": 0}  # fmt: skip
         return config
@@ -197,6 +209,9 @@ class Session:
         if self.device.type == "cuda":
             with self.clock("data"):
                 own = [sample and utils.move_to_cuda(sample) for sample in own]
+        if self._watch:
+            with self.clock("tracking"):
+                self._watch.before(self.updates + 1)
         with self.clock("optimizer"):  # what is neither forward nor backward
             try:
                 # fairseq would pass over an update that is out of memory; raise_oom has it say so.
@@ -205,6 +220,9 @@ class Session:
                 return Session._update(self, samples)  # not the Leader's: the others are doing it again too
         if out is None or not math.isfinite(out["loss"]):
             raise NonFinite("loss is not finite")
+        if self._watch:
+            with self.clock("tracking"):
+                self.probed = self._watch.after(float(self._trainer.optimizer.last_norm))
         return {
             "loss_bits": float(out["loss"]),
             "nll_bits": float(out["nll_loss"]),

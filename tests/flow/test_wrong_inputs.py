@@ -48,7 +48,7 @@ SETTINGS = [
     (["modle=post_ln"], ["modle: no such setting", "did you mean model?"]),
     (["schedule.warmup=3"], ["schedule.warmup: no such setting", "did you mean schedule.warmup_updates?"]),
     (["dropout=0.1"], ["dropout: no such setting", "did you mean size.dropout?"]),
-    (["+seeds=3"], ["seeds: no such setting", "did you mean seed?"]),
+    (["+seeds=3"], ["seeds: no such setting", "did you mean seed or probe.seeds?"]),
     (["++schedule.warmup=3"], ["schedule.warmup: no such setting", "schedule.warmup_updates"]),
     (["schedule.name=cosine"], ["schedule.name=cosine", "need one of constant, inverse_sqrt"]),
     # Of the wrong kind.

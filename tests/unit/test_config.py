@@ -33,6 +33,7 @@ SAME_RUN = {
     "track.mode", "track.project", "track.entity", "track.tags", "paths.outputs", "paths.cache", "run_name",
     "sweep_name", "expected", "log_every", "max_wall_s", "devices.device", "devices.threads", "devices.max_tokens",
     "devices.processes",
+    "probe.every", "probe.inputs", "probe.batches", "probe.tokens", "probe.seeds", "probe.init",
     "retry", "keep", "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
@@ -233,6 +234,12 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"decode.max_len_b": -1}, ("decode.max_len_b=-1", ">= 0")),
     ({"decode.max_len_b": 0}, ("decode.max_len_b=0", "decode.max_len_a=0")),
     ({"decode.max_tokens": 0}, ("decode.max_tokens=0", ">= 1")),
+    ({"probe.every": -1}, ("probe.every=-1", ">= 0", "none")),
+    ({"probe.inputs": "words"}, ("probe.inputs=words", "batches, gaussian")),
+    ({"probe.batches": 0}, ("probe.batches=0", ">= 1")),
+    ({"probe.tokens": -1}, ("probe.tokens=-1", ">= 0")),
+    ({"probe.seeds": 0}, ("probe.seeds=0", ">= 1")),
+    ({"probe.init": "zero"}, ("probe.init=zero", "fairseq, xavier")),
     ({"track.mode": "maybe"}, ("track.mode=maybe", "none, offline, online, auto")),
     ({"devices.device": "tpu"}, ("devices.device=tpu", "cpu, cuda, auto")),
     ({"devices.precision": "fp64"}, ("devices.precision=fp64", "fp32")),
