@@ -14,7 +14,7 @@ demo: $(READY)
 	@$(BIN)/lnexp train sweep=demo
 	@$(BIN)/lnexp table demo
 	@$(BIN)/lnexp dashboard demo
-	@echo 'W&B: outputs/demo/*/wandb (to send what was recorded offline: .venv/bin/wandb sync outputs/demo/*/wandb/offline-run-*)'
+	@echo 'W&B: recorded in outputs/demo/*/wandb where no key is configured (to send it: .venv/bin/lnexp sync demo)'
 
 test: $(READY)
 	$(BIN)/python -m pytest

@@ -91,7 +91,7 @@ def test_show_every_sweep_lists_its_jobs(capsys: Out, name: str) -> None:
 def test_every_experiment_and_sweep_opens_with_its_claim(path: Path) -> None:
     first, command, locus, *rest = path.read_text().splitlines()
     assert first == "# @package _global_"
-    assert command.startswith(f"# lnexp train {path.parent.name}={path.stem}")
+    assert re.match(rf"# lnexp (train|probe) {path.parent.name}={path.stem}\b", command)
     assert locus.startswith("# ") and any(r.startswith("# Expected: ") for r in rest)
     assert any(r.startswith("# Cost: ") for r in rest)
 
