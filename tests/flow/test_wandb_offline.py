@@ -276,6 +276,23 @@ def test_a_killed_run_loses_at_most_the_last_second(tmp_path: Path) -> None:
     assert desk.leet(where, "--summary")[0]["state"] == "running"
 
 
+@linux
+def test_memory_of_tracking(tmp_path: Path) -> None:
+    """Beyond `import wandb`, which fairseq does in any run: this process's growth, and all of the helper's."""
+    code = (
+        "import sys, time; from pathlib import Path; sys.path.insert(0, sys.argv[1])\n"
+        "from fakes import wandb_desk as desk; import wandb\n"
+        "rss = lambda pid: int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * 4096 / 1e6\n"
+        "before = rss('self'); tracker = desk.open_in(Path(sys.argv[2]), desk.a_run(), 'a' * 8, [])\n"
+        "for row in desk.rows(400): tracker.log(row)\n"
+        "while not tracker.where: time.sleep(0.01)\n"
+        "time.sleep(0.5); print(rss('self') - before + rss(desk.core()))\n"
+    )
+    command = [sys.executable, "-c", code, str(Path(__file__).parents[1]), str(tmp_path / "a")]
+    text = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=60).stdout
+    assert 20 < float(text) < 60
+
+
 def test_a_short_record_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a full disk, where wandb's own last word is that all went well."""
     monkeypatch.setattr(live, "WRITTEN_S", 0.2)
