@@ -1,4 +1,4 @@
-"""What lnexp.probe needs of a fairseq Transformer: batches with a loss, attention scores, the optimizer's first step.
+"""What lnexp.probe needs to measure a run: models at their start and from checkpoints, batches with a loss, an update.
 
 Always fairseq's own modules in float32 and without dropout, whatever the precision of training: the fast pass does
 not call the modules that hooks sit on.
