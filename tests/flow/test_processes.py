@@ -73,7 +73,7 @@ def test_stopped_and_gone_on_with_another_number_of_processes(monkeypatch: pytes
     states = [torch.load(folder(a) / "checkpoints" / "last.pt", weights_only=True)["model"] for a in (RUN, whole)]
     for name, value in states[0].items():
         if name.endswith("k_proj.bias"):
-            continue  # adds the same to all scores of a query: its gradient is rounding alone, which Adam makes steps of
+            continue  # adds the same to all scores of a query: its gradient is rounding, which Adam makes steps of
         torch.testing.assert_close(value, states[1][name], rtol=1e-3, atol=1e-3)
 
 
