@@ -20,7 +20,7 @@ def show(path: Path | str, outputs: Path | str, flags: set[str]) -> int:
     """Save workspace and report of the sweep at PATH in W&B and print where; 0, or 1 where there is no server. With
     --dry-run print both specs as JSON, which asks no server and needs no key. UserError for other flags."""
     if "--wandb" not in flags or "--watch" in flags:
-        raise UserError(f"{' '.join(sorted(flags))}: need --wandb, alone or with --dry-run")
+        raise UserError(f"{' '.join(sorted(flags))}: --dry-run goes with --wandb, --watch with neither")
     results = collect(path, outputs=outputs)
     board = describe(results)
     if "--dry-run" in flags:
@@ -30,9 +30,9 @@ def show(path: Path | str, outputs: Path | str, flags: set[str]) -> int:
     from lnexp.track.publish import publish
 
     try:
-        print(*publish(board, results[0].folder.parent), sep="\n")
+        print(*publish(board, results[0].folder), sep="\n")
     except ConnectionError as error:
-        print(f"W&B cannot be reached: {error}", file=sys.stderr)
+        print(f"W&B: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from lnexp import __version__
@@ -51,7 +52,7 @@ def main(argv: list[str] | None = None) -> int:
     verb, rest = arguments[0], arguments[1:]
     try:
         if verb not in VERBS:
-            raise UserError(f"{verb}: no such verb; one of {', '.join(VERBS)}")
+            raise UserError(f"no such verb; one of {', '.join(VERBS)}")
         if any(a in ("-h", "--help") for a in rest):
             print(_help(verb), end="")
             return 0
@@ -68,7 +69,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _help(verb: str) -> str:
-    line = next(line for line in USAGE.splitlines() if line.strip().startswith(verb + " "))
+    lines = USAGE.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(f"  {verb} "))
+    more = takewhile(lambda line: line.startswith(" " * 14), lines[first + 1 :])
+    line = "\n".join(each.removeprefix("  ") for each in (lines[first], *more))
     if verb in ("show", "train", "prepare", "probe"):
         from lnexp.reference import settings
 
@@ -162,11 +166,7 @@ def _clean(arguments: list[str]) -> int:
 def _table(arguments: list[str]) -> int:
     from lnexp.report import table
 
-    form, rest = "md", [part for a in arguments for part in (a.split("=", 1) if a.startswith("--format=") else [a])]
-    if "--format" in rest:
-        at = rest.index("--format")
-        form = rest[at + 1] if at + 1 < len(rest) else ""
-        del rest[at : at + 2]
+    form, rest = _option(arguments, "--format", "md")
     path = _one(rest, "a sweep or run folder")
     written = table.write(path, form, _outputs())
     if form == "md":
@@ -251,7 +251,9 @@ def _figure(arguments: list[str]) -> int:
 
 
 def _one(arguments: list[str], what: str) -> str:
-    if len(arguments) != 1 or arguments[0].startswith("-"):
+    if unknown := [a for a in arguments if a.startswith("-")]:
+        raise UserError(f"{unknown[0]}: no such option (see `lnexp --help`)")
+    if len(arguments) != 1:
         raise UserError(f"{' '.join(arguments) or 'nothing given'}: need {what}, as in outputs/demo or just demo")
     return arguments[0]
 

@@ -61,6 +61,8 @@ def asked(arguments: list[str], choice: Choice, outputs: str) -> tuple[Asked, Ch
         raise UserError(f"{arguments[0]}: a sweep; name one run folder of it, or settings as for train")
     if other := next((word for word in settings if not word.startswith("probe.")), None):
         raise UserError(f"{other}: a run folder has its settings; only probe.name=value can be added")
+    if fixed := next((word for word in settings if word.startswith(("probe.seeds=", "probe.init="))), None):
+        raise UserError(f"{fixed}: a trained model has its seed and its initialisation")
     run = load(folder / "config.yaml")
     own = [f"probe.{name}={value}" for name, value in vars(run.probe).items()]
     jobs = launch.plan([*own, *settings], bound=False).jobs

@@ -33,7 +33,7 @@ def sync(path: Path | str, outputs: Path | str, say: Callable[[str], None]) -> i
     try:
         server = Server(runs[0])
     except ConnectionError as error:
-        say(f"W&B cannot be reached: {error}")
+        say(f"W&B: {error}")
         return 1
     return max([_one(folder, server, say) for folder in runs])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 
 # Before torch or numpy is imported anywhere: tests share the machine.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A shell's background jobs ignore Ctrl-C, and so would every command that a test starts and stops.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

@@ -93,6 +93,8 @@ class Result:
         try:
             return read(self.folder)
         except (ValueError, AttributeError, OSError) as error:
+            if isinstance(error, ValueError):
+                list(rundir.rows(self.folder))  # names the line
             raise UserError(f"{self.folder / 'metrics.jsonl'}: cannot be read as rows of JSON ({error})") from None
 
     def forgive(self) -> Result:

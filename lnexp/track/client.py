@@ -116,8 +116,8 @@ def api(wandb: Any) -> Any:
 
 
 def connect(scratch: Path) -> tuple[Any, Any]:
-    """Give wandb, and what asks the server that the environment names. UserError without a key; ConnectionError where
-    the server does not answer or will not have the key."""
+    """Give wandb, and what asks the server that the environment names. UserError without a key, or with one that is
+    none or that the server will not have; ConnectionError where the server does not answer."""
     quiet(scratch)
     os.environ.pop("WANDB_MODE", None)  # who asks to send means it
     import wandb
@@ -128,7 +128,12 @@ def connect(scratch: Path) -> tuple[Any, Any]:
     try:
         return wandb, api(wandb)
     except Exception as error:
-        raise ConnectionError(f"{settings.base_url}: {line(error)}") from None
+        # wandb calls it a failed authentication, too, where nobody answers.
+        if isinstance(error, wandb.errors.AuthenticationError) and "Failed to execute" not in str(error):
+            rule = "`wandb login --relogin`, or set WANDB_API_KEY"
+            raise UserError(f"the W&B key is refused ({line(error)}); {rule}") from None
+        what = f"{settings.base_url} does not answer ({line(error)})"
+        raise ConnectionError(f"{what}; nothing was sent: try again once it does") from None
 
 
 def ask(api: Any, query: str, variables: dict[str, Any]) -> dict[str, Any]:

@@ -34,7 +34,7 @@ class Server:
     """The W&B server that the environment names, with the key that is configured for it."""
 
     def __init__(self, scratch: Path) -> None:
-        """UserError without a key; ConnectionError where the server does not answer or will not have the key."""
+        """UserError without a key that the server takes; ConnectionError where it does not answer."""
         self._wandb, self._api = client.connect(scratch)
         self._entity = ""  # asked for where a run names none
 

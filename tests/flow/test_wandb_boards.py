@@ -74,10 +74,10 @@ def test_no_key_no_project_no_server(
     assert "no project me/lnexp in W&B; send the runs first: lnexp sync" in said(2)
     server.runs["x"] = Recorded("x", "lnexp")
     server.refused = {"LnexpSaveView"}
-    assert said(1).startswith("W&B cannot be reached: ") and not server.views
+    assert said(1).startswith("W&B: input: LnexpSaveView") and not server.views
     server.die()
     monkeypatch.setattr(client, "ASK_S", 1)
-    assert said(1).startswith(f"W&B cannot be reached: {server.url}")
+    assert said(1).startswith(f"W&B: {server.url} does not answer (")
     monkeypatch.delenv("WANDB_API_KEY")
     client.forget(wandb)  # it remembers the key
     assert said(2) == "lnexp dashboard: no W&B key; `wandb login`, or set WANDB_API_KEY"

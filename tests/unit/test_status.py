@@ -324,7 +324,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], refuse
     assert json.loads(capsys.readouterr().out)["wanted"] == 8
     refuses(["status", "demo", "--json", "--watch"], "--watch --json: need one of the two")
     refuses(["status", "--watch"], "nothing given: need a sweep or run folder")
-    refuses(["status", "demo", "--follow"], "demo --follow: need a sweep or run folder")
+    refuses(["status", "demo", "--follow"], "--follow: no such option")
     refuses(["status", "nosuch", "--watch"], "nosuch: no such folder", "demo")
 
 
