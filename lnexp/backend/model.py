@@ -57,7 +57,8 @@ class Transformer(TransformerModelBase):
 
 
 def build_model(size: Size, model: Model, task: Any) -> nn.Module:
-    """Give the Transformer, freshly initialised by fairseq's rules (Xavier-uniform, embeddings N(0, 1/d))."""
+    """Give the Transformer, freshly initialised by fairseq's rules: embeddings N(0, 1/d), attention Xavier-uniform, the
+    FFN as torch's Linear has it (variance 1/(3 n_in); the paper: Xavier there too)."""
     built = Transformer.build_model(transformer_config(size, model), task)
     check_structure(built, model.norm)
     return built

@@ -96,7 +96,7 @@ def test_a_panel_is_named_once_and_a_view_by_its_sweep(board: Board) -> None:
 @pytest.mark.parametrize("flags", [["--dry-run"], ["--wandb", "--watch"]])
 def test_flags_that_do_not_go_together(demo: Path, capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
     assert main(["dashboard", str(demo), *flags]) == 2
-    assert "need --wandb, alone or with --dry-run" in capsys.readouterr().err
+    assert "--dry-run goes with --wandb, --watch with neither" in capsys.readouterr().err
 
 
 def test_runs_of_two_projects_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

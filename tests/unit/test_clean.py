@@ -218,7 +218,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     [
         ([], "nothing given: need a sweep or run folder, as in outputs/demo or just demo"),
         (["a", "b"], "a b: need a sweep or run folder, as in outputs/demo or just demo"),
-        (["s", "--all"], "s --all: need a sweep or run folder, as in outputs/demo or just demo"),
+        (["s", "--all"], "--all: no such option (see `lnexp --help`)"),
         (["s", "--keep", "all"], "--keep all: need best (best.pt stays) or none"),
         (["s", "--keep"], "--keep : need best (best.pt stays) or none"),
         (["nosuch"], "nosuch: no such folder; outputs/ has s"),
