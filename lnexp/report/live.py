@@ -18,8 +18,8 @@ from typing import Any
 
 from lnexp.rundir import STALE_S, Row
 
-TAIL = 1 << 16
-"""Bytes of metrics.jsonl that tell the last rows and the speed; a probe's row alone may have 10,000."""
+TAIL = 8192
+"""Bytes of metrics.jsonl that tell the last rows and the speed: some 40 rows."""
 
 
 def held(folder: Path) -> bool:
