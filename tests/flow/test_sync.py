@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 from fakes import wandb_desk as desk
-from fakes.wandb_server import KEY, FakeWandb, Recorded
+from fakes.wandb_server import FakeWandb, Recorded
 
 from lnexp import rundir
 from lnexp.cli import main
@@ -24,15 +23,6 @@ from lnexp.track.record import held
 
 ROWS = desk.rows(29)
 WORDS = [desk.in_wandb_words(row) for row in ROWS]
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[FakeWandb]:
-    with (
-        FakeWandb() as fake,
-        desk.untouched(tmp_path / "home", WANDB_BASE_URL=fake.url, WANDB_API_KEY=KEY, WANDB_INIT_TIMEOUT="2"),
-    ):
-        yield fake
 
 
 def _sync(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[str]]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,23 +12,13 @@ sys.path.append(str(Path(__file__).parents[1]))
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 
 import fake_outputs
-from fakes import wandb_desk as desk
-from fakes.wandb_server import KEY, FakeWandb, Recorded
+from fakes.wandb_server import FakeWandb, Recorded
 
 from lnexp.board import describe
 from lnexp.cli import main
 from lnexp.report.collect import collect
 from lnexp.track import client
 from lnexp.track.workspace import workspace
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[FakeWandb]:
-    with (
-        FakeWandb() as fake,
-        desk.untouched(tmp_path / "home", WANDB_BASE_URL=fake.url, WANDB_API_KEY=KEY, WANDB_INIT_TIMEOUT="2"),
-    ):
-        yield fake
 
 
 @pytest.fixture

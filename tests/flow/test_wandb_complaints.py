@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 from fakes import disk
 from fakes import wandb_desk as desk
-from fakes.wandb_server import KEY, FakeWandb
+from fakes.wandb_server import FakeWandb
 
 from lnexp import rundir
 from lnexp.cli import main
@@ -76,15 +75,6 @@ COMPLAINTS: dict[str, list[str]] = {
 
 TINY = ["data=toy_copy", "size=tiny", "schedule=constant", "decode=greedy", "devices.threads=1",
         "tokens_per_update=500", "max_updates=6", "validate_every=3", "log_every=2", "optim.lr=1e-3"]  # fmt: skip
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[FakeWandb]:
-    with (
-        FakeWandb() as fake,
-        desk.untouched(tmp_path / "home", WANDB_BASE_URL=fake.url, WANDB_API_KEY=KEY, WANDB_INIT_TIMEOUT="2"),
-    ):
-        yield fake
 
 
 def test_each_complaint_has_its_tests() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -14,20 +13,11 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1]))
 
 from fakes import wandb_desk as desk
-from fakes.wandb_server import KEY, FakeWandb, Recorded
+from fakes.wandb_server import FakeWandb, Recorded
 
 from lnexp import rundir
 from lnexp.cli import main
 from lnexp.track import client, sink
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[FakeWandb]:
-    with (
-        FakeWandb() as fake,
-        desk.untouched(tmp_path / "home", WANDB_BASE_URL=fake.url, WANDB_API_KEY=KEY, WANDB_INIT_TIMEOUT="2"),
-    ):
-        yield fake
 
 
 def _rows(run: Recorded) -> list[dict[str, object]]:
