@@ -52,19 +52,19 @@ STALE_S = 60.0
 Row = dict[str, Any]
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     """Spell non-finite numbers as strings ("nan", "inf"), so that every line is valid JSON."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):
-        return {k: _finite(v) for k, v in value.items()}
+        return {k: finite(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(v) for v in value]
+        return [finite(v) for v in value]
     return value
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_text(path, json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
@@ -90,7 +90,7 @@ class RowFile:
         unknown = set(row) - set(FIELDS)
         if unknown:
             raise ValueError(f"row fields outside the list: {sorted(unknown)}")
-        line = (json.dumps(_finite(row), allow_nan=False) + "\n").encode()
+        line = (json.dumps(finite(row), allow_nan=False) + "\n").encode()
         before = self._file.seek(0, os.SEEK_END)
         try:
             while line:  # a disk that is nearly full takes a part
@@ -129,7 +129,7 @@ def cut_rows(folder: Path, updates: int) -> None:
     """Drop rows after `updates`: a resumed run writes them again."""
     path = folder / "metrics.jsonl"
     if path.exists():
-        kept = [json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows(folder) if row["updates"] <= updates]
+        kept = [json.dumps(finite(row), allow_nan=False) + "\n" for row in rows(folder) if row["updates"] <= updates]
         write_text(path, "".join(kept))
 
 

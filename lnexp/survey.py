@@ -152,7 +152,7 @@ def read(path: Path) -> list[Row]:
 
 def write(path: Path, rows: Sequence[Row]) -> None:
     """Write whole or not at all, a row a line; non-finite numbers as strings."""
-    lines = ",\n".join(json.dumps(rundir._finite(row), allow_nan=False) for row in rows)
+    lines = ",\n".join(json.dumps(rundir.finite(row), allow_nan=False) for row in rows)
     try:
         rundir.write_text(path, f"[\n{lines}\n]\n")
     except OSError as error:

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from lnexp.backend.flat import Flat
 from lnexp.backend.loss import LabelSmoothedLoss
-from lnexp.backend.model import MAX_POSITIONS, build_model
+from lnexp.backend.model import build_model
 from lnexp.backend.optim import LossScale, TorchOptimizer
-from lnexp.backend.session import device_of, open_task, optimizer_config
+from lnexp.backend.session import device_of, longest_trained, open_task, optimizer_config
 from lnexp.backend.watch import attentions, real_rows, scores
 from lnexp.config import Run
 from lnexp.data.prepare import Prepared
@@ -36,8 +36,7 @@ class Prober:
         self._run, self._device = run, device_of(run, 0)
         self._task = open_task(run, data)
         self._tokens = run.probe.tokens or run.tokens_per_update
-        longest = min(MAX_POSITIONS, max(data.manifest["splits"]["train"]["longest"].values()))
-        if self._tokens < longest:
+        if self._tokens < (longest := longest_trained(data)):
             raise UserError(f"probe.tokens={self._tokens}: need at least {longest}, the longest training sentence")
 
     def at_init(self, seed: int) -> Values:

@@ -58,6 +58,11 @@ def check_passes(run: Run, longest: int) -> None:
         raise UserError(f"{what}: {room} tokens a pass; the longest training sentence has {longest}, need as many")
 
 
+def longest_trained(data: Prepared) -> int:
+    """Give the tokens of the longest training sentence that a model has positions for, with its end."""
+    return min(MAX_POSITIONS, max(data.manifest["splits"]["train"]["longest"].values()))
+
+
 def open_task(run: Run, data: Prepared, processes: int = 1) -> Task:
     """Load the prepared data into fairseq's translation task."""
     task = Task.setup_task(
@@ -100,7 +105,7 @@ class Session:
             if longest > MAX_POSITIONS:
                 place = f"a sentence of {longest:,} tokens with its end, the model has {MAX_POSITIONS:,} positions"
                 raise UserError(f"data={run.data.name}: {split} has {place}: take it out or cut it")
-        check_passes(run, min(MAX_POSITIONS, max(data.manifest["splits"]["train"]["longest"].values())))
+        check_passes(run, longest_trained(data))
         self._task = open_task(run, data, self._group.size)
         utils.set_torch_seed(run.seed)
         model = build_model(run.size, run.model, self._task)

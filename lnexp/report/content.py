@@ -11,11 +11,8 @@ from lnexp.report.collect import Flat, Result
 from lnexp.report.costs import grid
 from lnexp.report.curves import columns, layer_names, layers, thinning
 from lnexp.report.group import Group, factors, group, identity
-from lnexp.report.live import held
 from lnexp.report.samples import choose, translations
-
-CUT = "cut"
-"""As `lnexp status` says it: the folder has a running run whose process is gone."""
+from lnexp.report.status import CUT, certain
 
 
 def data(results: Sequence[Result]) -> dict[str, Any]:
@@ -69,13 +66,14 @@ def _group(one: Group, varying: list[str]) -> dict[str, Any]:
 
 
 def _run(index: int, run: Result, config: dict[str, str], common: dict[str, str]) -> dict[str, Any]:
-    cut = run.state == "running" and not held(run.folder)
+    run = certain(run)
+    cut = run.state == CUT
     tokens = run.flat.get("tokens_per_update")
     return {
         "name": wording.plain(run.name, 120),
         "group": index,
         "seed": run.seed if isinstance(run.seed, int) else None,
-        "state": CUT if cut else run.state,
+        "state": run.state,
         "stands": f"{CUT} at update {run.updates}" if cut else wording.state(run),
         "reason": "its process is gone; the same command goes on" if cut else wording.plain(run.reason or "", 400),
         "updates": run.updates,

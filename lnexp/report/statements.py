@@ -6,10 +6,10 @@ In: rows as plain data (lemmas.Statement.row). Out: Markdown or JSON.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any
 
+from lnexp import rundir
 from lnexp.errors import UserError
 from lnexp.report import markup
 from lnexp.report.markup import Grid
@@ -33,13 +33,8 @@ def render(rows: Rows, fmt: str, notes: Sequence[str] = ()) -> str:
     """Give the rows as text; `notes` stand below the Markdown table."""
     check_format(fmt)
     if fmt == "json":
-        return json.dumps([_finite(row) for row in rows], indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        return json.dumps(rundir.finite(rows), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     return markup.markdown(_grid(rows, notes))
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    """Give non-finite numbers as strings, as in metrics.jsonl."""
-    return {k: str(v) if isinstance(v, float) and not math.isfinite(v) else v for k, v in row.items()}
 
 
 def _grid(rows: Rows, notes: Sequence[str]) -> Grid:

@@ -48,7 +48,7 @@ class Standing:
 
 def standings(folder: Path) -> list[Standing]:
     """Read every run at `folder` and every one that is missing there."""
-    return [_stand(_certain(result)) for result in collect(folder, strict=False)]
+    return [_stand(certain(result)) for result in collect(folder, strict=False)]
 
 
 def status(path: Path | str, outputs: Path | str = "outputs") -> str:
@@ -97,7 +97,7 @@ def watch(path: Path | str, outputs: Path | str = "outputs", out: TextIO | None 
         out.write("\033[?7h\n")
 
 
-def _certain(result: Result) -> Result:
+def certain(result: Result) -> Result:
     """Tell a run that was killed from one that runs."""
     if result.state != "running" or live.held(result.folder):
         return result

@@ -70,16 +70,21 @@ def test_a_sweep_that_was_never_tracked(tmp_path: Path, server: FakeWandb, capsy
     assert "UpsertBucket" not in server.queries[sent:]  # nothing was opened again
 
 
-@pytest.mark.parametrize("record", ["gone", "short", "whole"])
-def test_whatever_became_of_the_offline_record(
-    tmp_path: Path, server: FakeWandb, capsys: pytest.CaptureFixture[str], record: str
-) -> None:
+def _recorded_offline(tmp_path: Path) -> tuple[Path, Path]:
+    """Give the folder of a run that has ended, and wandb's own of its offline record."""
     folder = desk.keep(tmp_path / "post_ln-0a0a0a0a", desk.a_run(), "done", desk.SCORES)
     with desk.open_in(folder, desk.a_run(), "0a0a0a0a", []) as tracker:
         for row in ROWS:
             tracker.log(row)
         tracker.finish("done", desk.SCORES)
-    where = Path(tracker.where or "")
+    return folder, Path(tracker.where or "")
+
+
+@pytest.mark.parametrize("record", ["gone", "short", "whole"])
+def test_whatever_became_of_the_offline_record(
+    tmp_path: Path, server: FakeWandb, capsys: pytest.CaptureFixture[str], record: str
+) -> None:
+    folder, where = _recorded_offline(tmp_path)
     file = next(where.glob("*.wandb"))
     if record == "short":
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
@@ -96,12 +101,8 @@ def test_whatever_became_of_the_offline_record(
 def test_what_wandb_sync_has_sent_is_complete(
     tmp_path: Path, server: FakeWandb, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = desk.keep(tmp_path / "post_ln-0a0a0a0a", desk.a_run(), "done", desk.SCORES)
-    with desk.open_in(folder, desk.a_run(), "0a0a0a0a", []) as tracker:
-        for row in ROWS:
-            tracker.log(row)
-        tracker.finish("done", desk.SCORES)
-    command = [sys.executable, "-m", "wandb", "sync", "--yes", str(tracker.where)]
+    folder, where = _recorded_offline(tmp_path)
+    command = [sys.executable, "-m", "wandb", "sync", "--yes", str(where)]
     subprocess.run(command, check=True, timeout=60, capture_output=True)
     assert _sync(folder, capsys) == (0, ["post_ln-0a0a0a0a: complete already, 30 rows"])
 

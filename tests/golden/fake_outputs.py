@@ -139,7 +139,7 @@ def write_run(
     if translations is not None:
         (folder / "hyp.test.txt").write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
     (folder / "status.json").write_text(json.dumps(status))
-    (folder / "metrics.jsonl").write_text("".join(json.dumps(rundir._finite(r)) + "\n" for r in metrics or []))
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(rundir.finite(r)) + "\n" for r in metrics or []))
     if costs is not None:
         (folder / "timing.json").write_text(json.dumps(costs))
     if scores is not None:
