@@ -157,6 +157,16 @@ class Probe:
 
 
 @dataclass
+class Scale:
+    updates: float = 1.0
+    """conf/experiment and conf/sweep divide the paper's update counts (warm-up, run) by this; 1 = as printed."""
+    lr: float = 1.0
+    """Its peak learning rates are multiplied by this there: a narrower model wants higher ones."""
+    suffix: str = ""
+    """Ends the names of its sweeps: runs of two scales are no one table."""
+
+
+@dataclass
 class Paths:
     outputs: str = "outputs"
     """Where run folders go; relative to the working folder."""
@@ -175,6 +185,7 @@ class Run:
     track: Track = field(default_factory=Track)
     devices: Devices = field(default_factory=Devices)
     probe: Probe = field(default_factory=Probe)
+    scale: Scale = field(default_factory=Scale)
     paths: Paths = field(default_factory=Paths)
     seed: int = 1
     """Of initialisation, batch order and dropout."""
@@ -188,6 +199,8 @@ class Run:
     """Stop after this many seconds of training; 0 = no bound."""
     patience: int = 0
     """Stop after this many validations without a better loss; 0 = never."""
+    updates_per_epoch: int = 0
+    """What counts as an epoch (max_epochs, validate_every, schedule.drop_epoch); 0 = a pass over the training data."""
     validate_every: int = 0
     """Updates between validations; 0 = one at the end of each epoch."""
     log_every: int = 100
@@ -210,10 +223,11 @@ class Run:
         return -(-passes // self.devices.processes) * self.devices.processes
 
 
-# What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run.
+# What a run is *called*, where it lies, who watches it and how fast it runs do not make it another run; what `scale`
+# makes of the paper's numbers stands in the settings themselves.
 _NOT_IDENTITY = {
-    "track", "paths", "probe", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry", "keep",
-    "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
+    "track", "paths", "probe", "scale", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry",
+    "keep", "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
     "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 

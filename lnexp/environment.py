@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lnexp.config import Run
@@ -44,8 +46,20 @@ def environment(run: Run, session: Session, data: Prepared, threads: int) -> dic
         "processor": _processor(),
         "system": platform.platform(),
         "python": platform.python_version(),
+        "commit": commit(),
         **{package.replace("ve-fairseq", "fairseq"): installed(package) for package in PACKAGES},
     }
+
+
+def commit() -> str | None:
+    """Give the git commit of the code that runs, with -dirty where files differ from it; None outside a checkout."""
+    root = Path(__file__).parent.parent
+    if not (root / ".git").exists():
+        return None
+    describe = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--match", ""]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run(describe, capture_output=True, text=True, check=True, timeout=10).stdout.strip() or None
+    return None
 
 
 def _processor() -> str:

@@ -27,6 +27,10 @@ def describe(plan: Plan) -> str:
 
 def _figures(job: Job) -> str:
     run = job.run
+
+    def rate(update: int) -> float:
+        return lr(run.schedule, run.optim.lr, update, run.updates_per_epoch)
+
     lines = {
         "run id": job.id,
         "folder": str(job.folder),
@@ -34,10 +38,10 @@ def _figures(job: Job) -> str:
         + ("final LayerNorm on both stacks" if run.model.norm == "pre" else "no final LayerNorm"),
         "tokens per update": f"{run.tokens_per_update:,}" + (f" in {run.passes} passes" if run.passes > 1 else ""),
         "schedule": f"{run.schedule.name}: {formula(run.schedule)}, lr_max = {run.optim.lr:g}",
-        "lr at update": ", ".join(f"{t:,}: {lr(run.schedule, run.optim.lr, t):.3g}" for t in _key_updates(run)),
+        "lr at update": ", ".join(f"{t:,}: {rate(t):.3g}" for t in _key_updates(run)),
         "stops after": _bounds(run),
     }
-    if run.schedule.name == "step_drop":
+    if run.schedule.name == "step_drop" and not run.updates_per_epoch:
         lines["lr at update"] += f" (before epoch {run.schedule.drop_epoch})"
     if run.max_updates and run.schedule.warmup_updates >= run.max_updates:
         most = lr(run.schedule, run.optim.lr, run.max_updates)
@@ -66,8 +70,9 @@ def _columns(lines: dict[str, str]) -> str:
 
 
 def _key_updates(run: Run) -> list[int]:
-    end = run.max_updates
-    chosen = {t for t in (*KEY_UPDATES, run.schedule.warmup_updates) if t >= 1 and (not end or t <= end)}
+    end = run.max_updates or run.max_epochs * run.updates_per_epoch
+    keys = (round(t / run.scale.updates) for t in KEY_UPDATES)
+    chosen = {t for t in (1, *keys, run.schedule.warmup_updates) if t >= 1 and (not end or t <= end)}
     return sorted(chosen | ({end} if end else set()))
 
 
@@ -75,4 +80,5 @@ def _bounds(run: Run) -> str:
     words = {"max_updates": "updates", "max_epochs": "epochs", "max_wall_s": "seconds of training",
              "patience": "validations without a better loss"}  # fmt: skip
     found = ", or ".join(f"{getattr(run, name):,} {word}" for name, word in words.items() if getattr(run, name))
+    found += f" of {run.updates_per_epoch:,} updates" if run.max_epochs and run.updates_per_epoch else ""
     return found or "nothing yet: training needs max_updates, max_epochs, max_wall_s or patience"

@@ -5,6 +5,7 @@ Hydra's sweeper and launcher do the launching; what each run came to is read fro
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def run_all(arguments: list[str]) -> int:
     sweep = plan.jobs[0].folder.parent
     launch.check_writable(sweep)
     if plan.multirun:
-        _record_wanted(plan.jobs)
+        _record_wanted(plan.jobs, arguments)
     todo = [job.run for job in plan.jobs if not _over(job)]
     if not todo:
         for job in plan.jobs:
@@ -49,15 +50,15 @@ def run_all(arguments: list[str]) -> int:
     return _end(plan)
 
 
-def _record_wanted(wanted: list[launch.Job]) -> None:
-    """Add the runs of a sweep to its sweep.json, so that `lnexp status` knows what is missing."""
+def _record_wanted(wanted: list[launch.Job], arguments: list[str]) -> None:
+    """Add the runs of a sweep to its sweep.json, so that `lnexp status` knows what is missing, and the command."""
     first = wanted[0].folder.parent
     path = first / "sweep.json"
-    known: dict[str, Any] = {}
-    if path.exists():
-        known = {entry["folder"]: entry for entry in rundir.read_json(path)["wanted"]}
+    before: dict[str, Any] = rundir.read_json(path) if path.exists() else {}
+    known = {entry["folder"]: entry for entry in before.get("wanted", ())}
+    commands = dict.fromkeys([*before.get("commands", ()), shlex.join(["lnexp", "train", *arguments])])
     known |= {job.folder.name: {"folder": job.folder.name, "overrides": job.overrides} for job in wanted}
-    rundir.write_json(path, {"sweep": first.name, "wanted": list(known.values())})
+    rundir.write_json(path, {"sweep": first.name, "commands": list(commands), "wanted": list(known.values())})
 
 
 def prepare_all(runs: list[Run]) -> list[Prepared]:

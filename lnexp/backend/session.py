@@ -132,7 +132,7 @@ class Session:
         """Called between the batches of validation and the steps of decoding; may raise to stop them."""
         self._batches: Any = None
         self._position: Any = None  # in the data, as loaded; until an update makes it the iterator's own
-        self.updates_per_epoch = math.ceil(len(self._epochs) / self._passes)
+        self.updates_per_epoch = run.updates_per_epoch or math.ceil(len(self._epochs) / self._passes)
         config.lr_scheduler.updates_per_epoch = self.updates_per_epoch
 
     def _fairseq_config(self) -> Any:

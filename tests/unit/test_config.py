@@ -34,6 +34,7 @@ SAME_RUN = {
     "sweep_name", "expected", "log_every", "max_wall_s", "devices.device", "devices.threads", "devices.max_tokens",
     "devices.processes",
     "probe.every", "probe.inputs", "probe.batches", "probe.tokens", "probe.seeds", "probe.init",
+    "scale.updates", "scale.lr", "scale.suffix",
     "retry", "keep", "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
