@@ -102,6 +102,7 @@ def check(run: Run) -> None:
     need(run.log_every >= 1, "log_every", "need >= 1")
     need(run.retry in ("none", "failed"), "retry", "need one of none, failed")
     need(run.keep in ("all", "best", "none"), "keep", "need one of all, best, none")
+    need(run.average >= 0, "average", "need >= 0 (0 = no mean of checkpoints)")
     for name in ("run_name", "sweep_name"):
         rule = "need a name of letters, digits and ._+- that can be a folder"
         need(bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}", getattr(run, name))), name, rule)

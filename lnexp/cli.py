@@ -22,7 +22,7 @@ USAGE = """usage: lnexp VERB [name=value ...]
   show        print the resolved run(s), their id, learning rate and batch; start nothing
   prepare     make the training data of a corpus (done by train where it is missing)
   train       train a run or a sweep; what is done is skipped, what was cut goes on
-  eval        translate and score a trained run again:      lnexp eval RUN_FOLDER [decode=greedy]
+  eval        translate and score a trained run again:      lnexp eval RUN_FOLDER [decode=greedy] [--average N]
   status      what was wanted, is done, runs, diverged, failed:  lnexp status SWEEP [--watch|--json]
   clean       checkpoints of ended runs, listed or deleted: lnexp clean SWEEP [--keep best|none] [--yes]
   table       the results beside the paper's words:         lnexp table SWEEP [--format md|csv|latex|json]
@@ -121,22 +121,21 @@ def _train(arguments: list[str]) -> int:
 
 
 def _eval(arguments: list[str]) -> int:
+    from lnexp.averaging import asked
     from lnexp.console import quiet, say
     from lnexp.evaluate import evaluate
     from lnexp.guard import lock
     from lnexp.launch import cores, decode_of
     from lnexp.report.collect import find
 
-    if not arguments:
-        raise UserError("name a run folder: lnexp eval outputs/demo/RUN [decode=greedy]")
-    folder, overrides = find(arguments[0], _outputs()), arguments[1:]
-    run, decode = decode_of(folder, overrides)
+    average, rest = _option([f"--{a}" if a.startswith("average=") else a for a in arguments], "--average", "0")
+    if not rest:
+        raise UserError("name a run folder: lnexp eval outputs/demo/RUN [decode=greedy] [--average N]")
+    folder, count = find(rest[0], _outputs()), asked(average)
+    run, decode = decode_of(folder, rest[1:])
     quiet()
     with lock(folder):  # not beside a training, whose best checkpoint is still moving
-        found = evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say)
-    line = "{split} {metric} {value:.2f}  ({n_sentences} sentences, {decode}, data {data}, {signature})"
-    for entry in found:
-        say(line.format(**entry))
+        evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say, count)
     return 0
 
 
@@ -164,16 +163,10 @@ def _clean(arguments: list[str]) -> int:
 
 
 def _table(arguments: list[str]) -> int:
-    from lnexp.report import table
+    from lnexp.results import show_table
 
     form, rest = _option(arguments, "--format", "md")
-    path = _one(rest, "a sweep or run folder")
-    written = table.write(path, form, _outputs())
-    if form == "md":
-        print(written.read_text(encoding="utf-8"))
-        print(table.summary(table.collect(path, outputs=_outputs())) + "\n")
-    print(written)
-    return 0
+    return show_table(_one(rest, "a sweep or run folder"), form, _outputs())
 
 
 def _dashboard(arguments: list[str]) -> int:
@@ -242,12 +235,10 @@ def _theory(arguments: list[str]) -> int:
 
 
 def _figure(arguments: list[str]) -> int:
-    from lnexp.report import figure
+    from lnexp.results import show_figure
 
     form, rest = _option(arguments, "--format", "svg")
-    for file in figure.write(_one(rest, "a sweep or run folder"), form, _outputs()):
-        print(file)
-    return 0
+    return show_figure(_one(rest, "a sweep or run folder"), form, _outputs())
 
 
 def _one(arguments: list[str], what: str) -> str:

@@ -209,6 +209,8 @@ class Run:
     """none, or failed = try runs again that failed while training; what was cut goes on in any case."""
     keep: str = "all"
     """Checkpoints that stay once a run has ended: all (best, last, the one before), best, or none."""
+    average: int = 0
+    """Score the mean of the parameters after the last N validations too, beside the best checkpoint; 0 = no mean."""
     run_name: str = ""
     sweep_name: str = "adhoc"
     """The folder under outputs/ and the W&B group."""
@@ -227,7 +229,7 @@ class Run:
 # makes of the paper's numbers stands in the settings themselves.
 _NOT_IDENTITY = {
     "track", "paths", "probe", "scale", "run_name", "sweep_name", "expected", "log_every", "max_wall_s", "retry",
-    "keep", "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
+    "keep", "average", "devices.device", "devices.threads", "devices.max_tokens", "devices.processes",
     "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 

@@ -34,7 +34,7 @@ def examine() -> int:
 def examine_runs(arguments: list[str]) -> int:
     """Say of each run that is asked for whether its peak rate needs a warm-up; 1 where one needs it and has none."""
     from lnexp import preflight
-    from lnexp.console import say
+    from lnexp.console import progress_bar, say
     from lnexp.data.prepare import prepare
     from lnexp.launch import cores, plan
 
@@ -43,7 +43,10 @@ def examine_runs(arguments: list[str]) -> int:
     for job in plan(arguments, bound=False).jobs:
         run = job.run
         data = prepare(run.data, Path(run.paths.cache).expanduser(), say, cores())
-        found = preflight.fly(run, data, run.devices.threads or cores())
+        with progress_bar(preflight.UPDATES, 0, True) as bar:
+            if bar.disable:
+                print(f"{job.folder.name}: {preflight.UPDATES} updates to try", file=sys.stderr, flush=True)
+            found = preflight.fly(run, data, run.devices.threads or cores(), bar.update)
         good, text = preflight.verdict(run, found)
         print(f"{'ok  ' if good else 'BAD '} {job.folder.name}: {text}", flush=True)
         broken += not good

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lnexp import rundir
+from lnexp import averaging, rundir
+from lnexp.averaging import Mean
 from lnexp.config import Decode, Run, identity, load
 from lnexp.errors import UserError
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lnexp.data.prepare import Prepared
 
 FINAL_SPLITS = ("valid", "test")
+BEST = "best"
+"""What the `checkpoint` of a score says where the parameters are those of the lowest validation loss."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +75,57 @@ def entries(translation: Translation, split: str, decode: Decode, checkpoint: st
 
 
 def write(
-    folder: Path, found: dict[str, Translation], run: Run, decode: Decode, checkpoint: str, data: Prepared
+    folder: Path, found: dict[str, Translation], run: Run, decode: Decode, data: Prepared, mean: Mean | None = None
 ) -> list[dict]:
     """Put hypotheses and scores into the run folder and give the new entries of scores.json.
 
-    A decoding scored before is replaced, others stay.
+    Of the best checkpoint, or of `mean`. The same parameters decoded so before are replaced, others stay.
     """
     path = folder / "scores.json"
     old = rundir.read_json(path) if path.exists() else []
-    new = [entry for split, done in found.items() for entry in entries(done, split, decode, checkpoint, data)]
-    key = ("split", "metric", "checkpoint", "decode")
-    taken = {tuple(entry[k] for k in key) for entry in new}
-    own = decode == run.decode
+    checkpoint, more = (mean.label, mean.more) if mean else (BEST, {})
+    new = [entry | more for split, done in found.items() for entry in entries(done, split, decode, checkpoint, data)]
     for split, done in found.items():
-        name = f"hyp.{split}.txt" if own else f"hyp.{split}.{label(decode)}.txt"
+        which = [checkpoint.replace(" ", "-")] if mean else []
+        how = [] if decode == run.decode else [label(decode)]
+        name = ".".join(["hyp", split, *which, *how, "txt"])
         rundir.write_text(folder / name, "".join(line + "\n" for line in done.lines))
-    rundir.write_json(path, [e for e in old if tuple(e.get(k) for k in key) not in taken] + new)
+    key = ("split", "metric", "checkpoint", "decode")
+    rundir.write_json(path, list({tuple(entry.get(k) for k in key): entry for entry in [*old, *new]}.values()))
     return new
+
+
+def final(
+    session: Session, data: Prepared, folder: Path, valid: Translation | None, check: Callable[[], None],
+    say: Callable[[str], None],
+) -> tuple[list[dict], list[str]]:  # fmt: skip
+    """Score a trained run by its best checkpoint, and beside it by the mean of the last where `average` asks for one.
+
+    `valid`: the best checkpoint's translation of valid, where it is made already; `check` is called before results
+    are written. Gives the entries of scores.json and the best checkpoint's translation of test; nothing of either
+    where a run broke down before there was one.
+    """
+    from lnexp.backend import checkpoint
+
+    best, run, trained = folder / "checkpoints" / checkpoint.BEST, session.run, trained_on(session.run, data)
+    if not best.exists():
+        return [], []
+    with session.clock("checkpointing"):
+        session.load_state(checkpoint.read(best, trained), optimizer=False)
+    made = {"valid": valid} if valid else {}
+    found = {s: made.get(s) or translate(session, data, run, s, run.decode) for s in FINAL_SPLITS}
+    check()
+    scores = write(folder, found, run, run.decode, data)
+    if mean := averaging.at_end(session, folder, trained, say):
+        averaged = {s: translate(session, data, run, s, run.decode) for s in FINAL_SPLITS}
+        check()
+        scores += write(folder, averaged, run, run.decode, data, mean)
+    return scores, found["test"].lines
+
+
+def trained_on(run: Run, data: Prepared) -> dict[str, Any]:
+    """Give what a run's checkpoints are of, as they record it: its identity and its data."""
+    return identity(run) | {f"data ({name})": digest for name, digest in data.content.items()}
 
 
 def check_data(folder: Path, data: Prepared) -> None:
@@ -105,11 +142,17 @@ def check_data(folder: Path, data: Prepared) -> None:
         raise UserError(f"{folder}: trained on data {before}, but {what}: {rule}")
 
 
-def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say: Callable[[str], None]) -> list[dict]:
-    """Translate valid and test again from a run folder's best checkpoint; gives what was written to scores.json."""
+def evaluate(
+    folder: Path, decode: Decode | None, cache: Path, threads: int, say: Callable[[str], None], average: int = 0
+) -> list[dict]:
+    """Translate valid and test again from a run folder; says and gives what was written to scores.json.
+
+    With its best checkpoint, or with the mean of the last `average`.
+    """
     run = load(folder / "config.yaml")
     checkpoint = folder / "checkpoints" / "best.pt"
-    if not checkpoint.exists():
+    files = averaging.choose(folder, average) if average else []
+    if not files and not checkpoint.exists():
         raise UserError(
             f"{folder}: no checkpoints/best.pt to translate with; train the run first (or it was deleted: keep, clean)"
         )
@@ -120,11 +163,18 @@ def evaluate(folder: Path, decode: Decode | None, cache: Path, threads: int, say
     data = prepare(run.data, cache, say, threads)
     check_data(folder, data)
     session = open_session(run, data, threads)
-    trained = identity(run) | {f"data ({name})": digest for name, digest in data.content.items()}
-    session.load_state(read(checkpoint, trained), optimizer=False)
+    trained, mean = trained_on(run, data), None
+    if files:
+        mean = averaging.load(session, files, trained)
+    else:
+        session.load_state(read(checkpoint, trained), optimizer=False)
     chosen = decode or run.decode
     found = {}
     for split in FINAL_SPLITS:
-        say(f"translating {split} with {label(chosen)}")
+        say(f"translating {split} with {label(chosen)}, {mean.label if mean else BEST}")
         found[split] = translate(session, data, run, split, chosen)
-    return write(folder, found, run, chosen, "best", data)
+    written = write(folder, found, run, chosen, data, mean)
+    line = "{split} {metric} {value:.2f}  ({checkpoint}, {n_sentences} sentences, {decode}, data {data}, {signature})"
+    for entry in written:
+        say(line.format(**entry))
+    return written

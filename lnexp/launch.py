@@ -32,6 +32,7 @@ from lnexp.data.prepare import fingerprint
 from lnexp.errors import UserError
 from lnexp.launchers import cores
 from lnexp.reference import CONF, NAMES, in_our_words, no_such_setting, options
+from lnexp.scale import scaled_lr, scaled_updates
 
 # conf/hydra/launcher/*.yaml have the names of the plugins' own and are checked by their types, as it should be.
 warnings.filterwarnings("ignore", message=r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
@@ -60,24 +61,14 @@ def register() -> None:
     ConfigStore.instance().repo.pop("config.yaml", None)
     ConfigStore.instance().store(name="schema", node=Run)
     OmegaConf.register_new_resolver("run_id", _resolve_id, replace=True)
-    OmegaConf.register_new_resolver("scaled_updates", scaled_updates, replace=True)
-    OmegaConf.register_new_resolver("scaled_lr", scaled_lr, replace=True)
+    for name, scaled in (("scaled_updates", scaled_updates), ("scaled_lr", scaled_lr)):
+        OmegaConf.register_new_resolver(name, lambda n, *, _root_, f=scaled: f(n, _root_.scale), replace=True)
     OmegaConf.register_new_resolver("cores", lambda most: min(cores(), int(most)), replace=True)
 
 
 def _resolve_id(*, _root_: DictConfig) -> str:
     run = to_run(_root_)
     return run_id(run, fingerprint(run.data))
-
-
-def scaled_updates(count: float, *, _root_: DictConfig) -> int:
-    """${scaled_updates:4000}: the paper's count of updates at the scale asked for; no warm-up stays none."""
-    return round(count / _root_.scale.updates) if count else 0
-
-
-def scaled_lr(rate: float, *, _root_: DictConfig) -> float:
-    """${scaled_lr:5e-4}: the paper's peak rate at the scale asked for, as short as it can be written."""
-    return float(f"{float(rate) * _root_.scale.lr:.6g}")
 
 
 def to_run(config: DictConfig) -> Run:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 CERTAINTIES = ("verified", "read", "figure-only", "recalled")
@@ -40,9 +41,10 @@ class Claim:
     warmup: int | None = None
     """0 = none (the paper writes it T = 1), n = exactly n (on another corpus: any), None = any above zero."""
     lr: float | None = None
-    schedule: str = ""
+    schedules: tuple[str, ...] = ()
+    """Asked for only where counts and rates are the paper's; elsewhere a run has the schedule that fits its length."""
     transfers: bool = True
-    """False: bound to the paper's own update counts or rates, says nothing about another corpus."""
+    """False: bound to the paper's own update counts or rates, says nothing about runs that have not those."""
     judged_by_run: bool = True
     """False: an ordering or a probe, not the result of one run."""
 
@@ -65,7 +67,7 @@ CLAIMS = (
           "Post-LN without warm-up at a constant rate of 1e-4: validation loss about 4.3 after 27 epochs, "
           "better than without warm-up at a large rate, worse than the best",
           "valid loss about 4.3 after 27 epochs (unit not stated)", "valid loss", "read", 4.3,
-          norm="post", optim="adam", warmup=0, lr=1e-4, schedule="constant", transfers=False),
+          norm="post", optim="adam", warmup=0, lr=1e-4, schedules=("constant",), transfers=False),
     Claim("fig2.adam.500.low", _FIG2, "Post-LN with T = 500 at lr_max 5e-4: 31.16 BLEU", "31.16 BLEU",
           "BLEU", "verified", 31.16, 1.0, norm="post", optim="adam", warmup=500, lr=5e-4, transfers=False),
     Claim("fig2.adam.500.high", _FIG2, "Post-LN with T = 500 at lr_max 1e-3: 2.77 BLEU", "2.77 BLEU",
@@ -73,7 +75,8 @@ CLAIMS = (
     Claim("fig2.adam.4000", _FIG2, "Post-LN with warm-up: around 34 BLEU, against 8.45 without it",
           "around 34 BLEU (T = 4000)", "BLEU", "verified", 34.0, 1.0, norm="post", optim="adam", warmup=4000),
     Claim("fig2.adam.none", _FIG2, "Post-LN without warm-up: 8.45 BLEU against about 34 with it",
-          "8.45 BLEU (lr_max not stated)", "BLEU", "verified", 8.45, norm="post", optim="adam", warmup=0),
+          "8.45 BLEU (lr_max not stated)", "BLEU", "verified", 8.45, norm="post", optim="adam", warmup=0,
+          schedules=("inverse_sqrt", "flat_inverse_sqrt")),
     Claim("fig2.sgd.none", _FIG2, "Post-LN by SGD without warm-up: BLEU just above zero in 15 epochs",
           "BLEU just above zero in 15 epochs", "BLEU", "verified", norm="post", optim="sgd", warmup=0),
     Claim("fig2.sgd.warmup", _FIG2, "Post-LN by SGD with warm-up: far below Adam",
@@ -121,7 +124,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def _get(config: Mapping[str, Any], name: str) -> Any:
+def setting(config: Mapping[str, Any], name: str) -> Any:
+    """Give "group.field" of a nested config; None where there is none."""
     value: Any = config
     for part in name.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -131,38 +135,87 @@ def _get(config: Mapping[str, Any], name: str) -> Any:
 def on_paper_corpus(config: Mapping[str, Any]) -> bool:
     """Say whether the run translates one of the paper's corpora, the standard set of it, in the paper's direction."""
     directions = {IWSLT: ("de", "en"), WMT: ("en", "de")}
-    name, standard = _get(config, "data.name"), _get(config, "data.standard") is not False
-    return standard and directions.get(name) == (_get(config, "data.src"), _get(config, "data.tgt"))
+    name, standard = setting(config, "data.name"), setting(config, "data.standard") is not False
+    return standard and directions.get(name) == (setting(config, "data.src"), setting(config, "data.tgt"))
 
 
 def corpus_name(config: Mapping[str, Any]) -> str:
     """Name the run's corpus, and say where a published one was taken without holding it against its standard."""
-    name = str(_get(config, "data.name"))
-    return name if _get(config, "data.standard") is not False else f"{name} (not the standard set)"
+    name = str(setting(config, "data.name"))
+    return name if setting(config, "data.standard") is not False else f"{name} (not the standard set)"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a run is in the paper's terms, its counts and rates turned back by its scale (conf/scale)."""
+
+    corpus: str
+    """The paper's corpus that it is run on, or that it stands for."""
+    exact: bool
+    """Counts and rates are the paper's: on its corpus, or at a scale. Elsewhere a warm-up is there or not there."""
+    norm: Any
+    optim: Any
+    schedule: Any
+    warmup: int | None
+    lr: float | None
+    per_update: float
+    """The paper's updates in one of this run's."""
+    per_lr: float
+
+    def has_warmup(self, updates: int) -> bool:
+        """Say whether its warm-up is this one of the paper's, up to the rounding of a scaled count."""
+        return self.warmup is not None and abs(self.warmup * self.per_update - updates) <= self.per_update / 2
+
+    def has_lr(self, rate: float) -> bool:
+        """Say whether its peak rate is this one of the paper's."""
+        return self.lr is not None and isclose(self.lr / self.per_lr, rate, rel_tol=1e-4)
+
+
+def standing(config: Mapping[str, Any]) -> Standing:
+    """Give a run in the paper's terms. At a scale, En-De plays the part of WMT14, all else that of IWSLT14."""
+    at_home = on_paper_corpus(config)
+    per_update, per_lr = (_positive(setting(config, f"scale.{name}")) for name in ("updates", "lr"))
+    scaled = (per_update, per_lr) != (1.0, 1.0)
+    turned = scaled and (setting(config, "data.src"), setting(config, "data.tgt")) == ("en", "de")
+    warmup, lr = setting(config, "schedule.warmup_updates"), setting(config, "optim.lr")
+    return Standing(
+        corpus=setting(config, "data.name") if at_home else WMT if turned else IWSLT,
+        exact=at_home or scaled,
+        norm=setting(config, "model.norm"),
+        optim=setting(config, "optim.name"),
+        schedule=setting(config, "schedule.name"),
+        warmup=warmup if isinstance(warmup, int) else None,
+        lr=float(lr) if isinstance(lr, int | float) else None,
+        per_update=per_update,
+        per_lr=per_lr,
+    )
+
+
+def _positive(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and value > 0 else 1.0
 
 
 def claim_for(config: Mapping[str, Any]) -> Claim | None:
     """Give the paper's claim about such a run, or None where the paper reports no such run.
 
-    On another corpus only claims that do not hang on the paper's update counts or rates are given, and warm-up
-    counts as there or not there: T = 200 of 1,000 updates plays the part of T = 4000 of 16,000.
+    At a scale the run's counts and rates are turned back into the paper's: T = 364 of 1,500 updates is its 4,000. On
+    another corpus without a scale only claims that do not hang on counts or rates are given, and warm-up counts as
+    there or not there: T = 200 of 1,000 updates plays the part of T = 4000 of 16,000.
     """
-    at_home = on_paper_corpus(config)
-    corpus = _get(config, "data.name") if at_home else IWSLT
-    norm, optim, warmup = (_get(config, k) for k in ("model.norm", "optim.name", "schedule.warmup_updates"))
-    if not isinstance(warmup, int):
+    run = standing(config)
+    if run.warmup is None:
         return None
-    none = warmup <= 1  # the paper's "T = 1" is its word for no warm-up
+    none = run.warmup <= 1  # the paper's "T = 1" is its word for no warm-up
     for claim in CLAIMS:
-        if not claim.judged_by_run or (claim.corpus, claim.norm, claim.optim) != (corpus, norm, optim):
+        if not claim.judged_by_run or (claim.corpus, claim.norm, claim.optim) != (run.corpus, run.norm, run.optim):
             continue
-        if (claim.warmup == 0) != none or not (at_home or claim.transfers):
+        if (claim.warmup == 0) != none or not (run.exact or claim.transfers):
             continue
-        if at_home and not none and claim.warmup is not None and claim.warmup != warmup:
+        if run.exact and not none and claim.warmup is not None and not run.has_warmup(claim.warmup):
             continue
-        if claim.lr is not None and claim.lr != _get(config, "optim.lr"):
+        if claim.lr is not None and not run.has_lr(claim.lr):
             continue
-        if claim.schedule and claim.schedule != _get(config, "schedule.name"):
+        if run.exact and claim.schedules and run.schedule not in claim.schedules:
             continue
         return claim
     return None
@@ -180,8 +233,8 @@ def departures(config: Mapping[str, Any]) -> list[str]:
     """Name every stated setting of the paper in which this run differs, the paper's in brackets: "size.heads=8 (4)"."""
     at_home = on_paper_corpus(config)
     found = [] if at_home else [f"data.name={corpus_name(config)} ({IWSLT})"]
-    stated = SETTINGS[_get(config, "data.name") if at_home else IWSLT]
-    return found + [f"{k}={_get(config, k)} ({v})" for k, v in stated.items() if _get(config, k) != v]
+    stated = SETTINGS[setting(config, "data.name") if at_home else IWSLT]
+    return found + [f"{k}={setting(config, k)} ({v})" for k, v in stated.items() if setting(config, k) != v]
 
 
 def difference(config: Mapping[str, Any], bleu: float | None) -> float | None:

@@ -10,6 +10,7 @@ the last decoder layer's, after UPDATES updates.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lnexp.config import Probe, Run
@@ -43,8 +44,11 @@ class Flight:
         return not self.reach >= LEAST_REACH
 
 
-def fly(run: Run, data: Prepared, threads: int) -> Flight:
-    """Do the first updates of `run` at its peak rate without warm-up, in its own precision, with its own batches."""
+def fly(run: Run, data: Prepared, threads: int, step: Callable[[], object] = lambda: None) -> Flight:
+    """Do the first updates of `run` at its peak rate without warm-up, in its own precision, with its own batches.
+
+    `step` is called after each of the UPDATES.
+    """
     from lnexp.backend import NonFinite, open_session
 
     bare = replace(run, schedule=Schedule("constant"), probe=Probe(every=1), devices=replace(run.devices, processes=1))
@@ -55,6 +59,7 @@ def fly(run: Run, data: Prepared, threads: int) -> Flight:
         for _ in range(UPDATES):
             bits.append(next(stream)["loss_bits"])
             probes.append(session.probed or {})
+            step()
     except NonFinite:
         bits.append(float("inf"))
     finally:

@@ -46,6 +46,8 @@ FIELDS = {
 STATES = ("running", "done", "diverged", "failed", "interrupted")
 ENDED = ("done", "diverged")
 """States that nothing comes after; a diverged run is a result."""
+AVERAGED = "mean of "
+"""What the `checkpoint` of a score begins with where the parameters are a mean: "mean of 5"."""
 STALE_S = 60.0
 """Without a sign of life in .lock for so long a process of another machine counts as gone."""
 

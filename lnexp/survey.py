@@ -22,10 +22,9 @@ from lnexp.console import progress_bar
 from lnexp.data.prepare import Prepared, prepare
 from lnexp.errors import UserError
 from lnexp.report.collect import find
+from lnexp.report.probes import FILE, Row, read
 
-Row = dict[str, Any]
 Say = Callable[[str], None]
-FILE = "probe.json"
 CHECKPOINTS = ("best", "last")
 SHORT = ("fc1", "fc2")
 """Of the matrices, those that a printed table shows: the paper's W1 and W2 of Figure 3."""
@@ -54,6 +53,8 @@ Asked = list[tuple[Run, Path]]
 
 def asked(arguments: list[str], choice: Choice, outputs: str) -> tuple[Asked, Choice]:
     """Give the runs that a command line means: by settings, or a run folder and probe.* alone."""
+    if not arguments and choice.checkpoint != "none":
+        raise UserError(f"--checkpoint {choice.checkpoint}: of which run? Name its folder, or give its settings")
     if not arguments or arguments[0].startswith("-") or "=" in arguments[0]:
         return [(job.run, job.folder) for job in launch.plan(arguments, bound=False).jobs], choice
     folder, settings = find(arguments[0], outputs), arguments[1:]
@@ -73,10 +74,13 @@ def asked(arguments: list[str], choice: Choice, outputs: str) -> tuple[Asked, Ch
 
 def survey(runs: Asked, choice: Choice, threads: int, say: Say) -> None:
     """Measure each run in its folder and print what was found; UserError for what a person can mend."""
+    brief = len(runs) > 1
     for run, folder in runs:
         data = prepare(run.data, Path(run.paths.cache).expanduser(), say, threads)
         rows = probe(run, folder, data, choice.checkpoint, run.devices.threads or threads, say)
-        print(table(rows, choice.quantity, brief=len(runs) > 1), end="", flush=True)
+        print(table(rows, choice.quantity, brief), end="", flush=True)
+    if brief:
+        say(f"shown: the last layer of each stack; {FILE} in each run folder has all, `lnexp dashboard` draws them")
 
 
 def probe(run: Run, folder: Path, data: Prepared, checkpoint: str, threads: int, say: Say) -> list[Row]:
@@ -137,17 +141,6 @@ def _claim(run: Run, folder: Path) -> None:
 def _per_epoch(folder: Path) -> int:
     env = rundir.read_json(folder / "env.json") if (folder / "env.json").exists() else {}
     return int(env.get("updates_per_epoch", 0))
-
-
-def read(path: Path) -> list[Row]:
-    """Give the rows of a probe.json, none where there is none; UserError where it is damaged."""
-    if not path.exists():
-        return []
-    rows = rundir.read_json(path)
-    wanted = {"at", "updates", "seed", "module", "quantity", "value"}
-    if not isinstance(rows, list) or not all(isinstance(row, dict) and wanted <= row.keys() for row in rows):
-        raise UserError(f"{path}: not the rows of a probe; delete it to have it made again")
-    return rows
 
 
 def write(path: Path, rows: Sequence[Row]) -> None:

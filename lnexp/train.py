@@ -15,8 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lnexp import evaluate, rundir, timing
-from lnexp.config import Run, freeze, identity
+from lnexp import averaging, evaluate, rundir, timing
+from lnexp.config import Run, freeze
 from lnexp.console import progress_bar
 from lnexp.environment import environment
 from lnexp.errors import UserError
@@ -108,6 +108,7 @@ class _Training:
         with clock("startup"):
             env = environment(run, session, data, self.threads)
             self._resume(session, data)
+            averaging.forget(self.folder, self.progress.validated)
             self._resumed = True
             rundir.write_json(folder / "env.json", env)
         with clock("tracking"):
@@ -228,7 +229,8 @@ class _Training:
         progress = self.progress
         with self._clock("validation"):
             losses = session.validate()
-        translation = self._translate(session, data, "valid")
+        with self._clock("scoring"):
+            translation = evaluate.translate(session, data, self.run, "valid", self.run.decode)
         bleu = translation.scores[0].value
         if progress.better(session.updates, **losses):
             self._best = translation
@@ -250,13 +252,15 @@ class _Training:
             if best:
                 checkpoint.write(state, folder / checkpoint.BEST)
             elif self._kept != (now := (session.updates, self.progress.validated)):
+                if 0 < now[0] == now[1]:
+                    averaging.keep(state, folder, self.run.average)
                 checkpoint.write_last(state, folder)
                 self._kept = now
 
     def _resume(self, session: Session, data: Prepared) -> None:
         from lnexp.backend import checkpoint
 
-        self._trained = identity(self.run) | {f"data ({name})": digest for name, digest in data.content.items()}
+        self._trained = evaluate.trained_on(self.run, data)
         before, self.before = self.before, (0, 0.0)  # a checkpoint that cannot be read is no progress
         state = checkpoint.read_last(self.folder / "checkpoints", self.say, self._trained)
         self.before = before
@@ -273,26 +277,12 @@ class _Training:
         self.say(f"{self.folder.name}: goes on from update {session.updates}")
 
     def _score(self, session: Session, data: Prepared, sink: Sink) -> list[dict[str, Any]]:
-        """Translate valid and test with the best checkpoint; none exists where a run broke down before it."""
-        from lnexp.backend import checkpoint
-
-        best = self.folder / "checkpoints" / checkpoint.BEST
-        if not best.exists():
-            return []
-        with self._clock("checkpointing"):
-            session.load_state(checkpoint.read(best, self._trained), optimizer=False)
+        """Give the entries of scores.json; none where the run broke down before its first checkpoint."""
         run = self.run
-        found = {"valid": self._best} if self._best else {}  # made already, unless a restart lies in between
-        for split in evaluate.FINAL_SPLITS:
-            found[split] = found.get(split) or self._translate(session, data, split)
-        self._lock.check()
-        with self._clock("scoring"):
-            scores = evaluate.write(self.folder, found, run, run.decode, "best", data)
-        with self._clock("tracking"):
-            lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), found["test"].lines)
-            sink.samples(list(zip(*lines, strict=True))[:20])
-        return scores
-
-    def _translate(self, session: Session, data: Prepared, split: str) -> evaluate.Translation:
         with self._clock("scoring"):  # but for the search, which the session counts as decoding
-            return evaluate.translate(session, data, self.run, split, self.run.decode)
+            scores, test = evaluate.final(session, data, self.folder, self._best, self._lock.check, self.say)
+        if scores:
+            with self._clock("tracking"):
+                lines = (data.raw("test", run.data.src), data.raw("test", run.data.tgt), test)
+                sink.samples(list(zip(*lines, strict=True))[:20])
+        return scores

@@ -1,4 +1,5 @@
-"""Checkpoints of a run: best.pt, last.pt and the one before it; each carries its own sha256 and runs no code.
+"""Checkpoints of a run (best.pt, last.pt and the one before it, and those that a mean is of): each carries its own
+sha256 and runs no code.
 
 A file is what torch.save writes, with "sha256:<64 hex digits>" as the comment of its zip archive, so that plain
 torch.load reads it too. The hash is over all bytes before those digits.

@@ -97,14 +97,16 @@ class Result:
                 list(rundir.rows(self.folder))  # names the line
             raise UserError(f"{self.folder / 'metrics.jsonl'}: cannot be read as rows of JSON ({error})") from None
 
-    def forgive(self) -> Result:
-        """Read rows and timing now; damaged ones make the run damaged and leave it without, instead of an error."""
-        for name, nothing in (("rows", []), ("timing", {})):
+    def forgive(self, rows: str = "rows") -> Result:
+        """Read rows and timing now; where one cannot be read the run is damaged, and a damaged run keeps no number."""
+        for name in (rows, "timing"):
             try:
                 getattr(self, name)
             except UserError as error:
                 self.state, self.reason = DAMAGED, str(error)
-                self.__dict__[name] = nothing
+        if self.state == DAMAGED:
+            self.scores = []
+            self.__dict__ |= {"rows": [], "_validations": [], "timing": {}}
         return self
 
     def series(self, split: str, name: str) -> list[tuple[int, float]]:
@@ -158,7 +160,9 @@ def find(path: Path | str, outputs: Path | str = "outputs") -> Path:
 def collect(path: Path | str, strict: bool = True, outputs: Path | str = "outputs") -> list[Result]:
     """Read every run at PATH, and add those that sweep.json asked for and that are not there.
 
-    A damaged file raises UserError; with strict=False it makes a result of state "damaged" whose reason says so.
+    A damaged file makes a result of state "damaged" whose reason names it. With `strict` all that a table reads is
+    read now, so that such a run has no number in it, and UserError is raised where no run is left; strict=False reads
+    what says how a run stands, and is quick.
     """
     folder = find(path, outputs)
     wanted: dict[Path, tuple[str, ...]] = {}
@@ -167,15 +171,17 @@ def collect(path: Path | str, strict: bool = True, outputs: Path | str = "output
         try:
             wanted.update(_wanted(file))
         except UserError as error:
-            if strict:
-                raise
             spoilt.append(Result(file, DAMAGED, reason=str(error)))
-    found = _run_folders(folder, _DEPTH)
-    results = [_read(run, wanted.get(run, ()), strict) for run in found]
+    begun = dict.fromkeys(_run_folders(folder, _DEPTH))
+    results = [_read(run, wanted.get(run, ())) for run in begun]
+    if strict:
+        damaged = [result for result in results if result.forgive("_validations").state == DAMAGED]
+        if damaged and len(damaged) == len(results):
+            raise UserError(str(damaged[0].reason))
     results += [
         Result(run, MISSING, reason="not begun", overrides=overrides)
         for run, overrides in sorted(wanted.items())
-        if run not in set(found)
+        if run not in begun
     ]
     return results + spoilt
 
@@ -210,13 +216,13 @@ def _wanted(file: Path) -> dict[Path, tuple[str, ...]]:
         raise UserError(f'{file}: need {{"sweep": ..., "wanted": [{{"folder": ..., "overrides": [...]}}]}}') from None
 
 
-def _read(folder: Path, overrides: tuple[str, ...], strict: bool) -> Result:
+def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
     result = Result(folder, DAMAGED, overrides=overrides)
     try:
         result.config = read_config(folder / "config.yaml")
         status = rundir.read_status(folder)
         if status is None:
-            result.state, result.reason = MISSING, "not begun"
+            result.reason = "probed only" if (folder / "probe.json").is_file() else "not begun"
         else:
             _expect(status, folder / "status.json", dict)
             if status.get("state") not in rundir.STATES:
@@ -226,13 +232,13 @@ def _read(folder: Path, overrides: tuple[str, ...], strict: bool) -> Result:
             result.wall_s = wall_s if math.isfinite(wall_s) else 0.0
             result.reason = status.get("reason")
         result.env = _read_optional(folder / "env.json", dict)
+        if isinstance(data := result.env.get("data_folder"), str):  # kept results have ~ in place of a home
+            result.env["data_folder"] = str(Path(data).expanduser())
         result.scores = [_score(s, folder / "scores.json") for s in _read_optional(folder / "scores.json", list)]
         result.state = status["state"] if status else MISSING
     except (UserError, ValueError, TypeError) as error:
-        problem = error if isinstance(error, UserError) else UserError(f"{folder / 'status.json'}: {error}")
-        if strict:
-            raise problem from None
-        result.state, result.reason = DAMAGED, str(problem)
+        named = isinstance(error, UserError)
+        result.state, result.reason = DAMAGED, str(error) if named else f"{folder / 'status.json'}: {error}"
     return result
 
 

@@ -1,6 +1,7 @@
 """The guard of a column: numbers of different data, metric, split, checkpoint or decoding never stand together.
 
-In: results with their scores. Out: one comparable number a run and the identity that all of them share.
+In: results with their scores. Out: one comparable number a run and the identity that all of them share; the best
+checkpoints make one column, means of several checkpoints another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 
 from lnexp.errors import UserError
 from lnexp.report.collect import Result, Score
+from lnexp.rundir import AVERAGED
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,35 @@ class Column:
 def column(results: Sequence[Result], metric: str = "sacrebleu", decode: str | None = None) -> Column | None:
     """Pick one comparable score a run: test where there is one, the best checkpoint, one way of decoding.
 
-    None where nothing is scored. Raises UserError naming two runs whose numbers may not be compared.
+    None where no single checkpoint is scored. Raises UserError naming two runs whose numbers may not be compared.
     """
-    scored = [(r, [s for s in r.scores if s.metric == metric]) for r in results]
-    scored = [(r, scores) for r, scores in scored if scores]
-    for name, first in (("split", "test"), ("checkpoint", "best")):
+    scored = _narrow(_narrow(_of(results, metric), "split", "test"), "checkpoint", "best")
+    found = _compared(_narrow(scored, "decode", decode), metric)
+    return found if found and not found.checkpoint.startswith(AVERAGED) else None
+
+
+def averaged(results: Sequence[Result], metric: str = "sacrebleu", decode: str | None = None) -> Column | None:
+    """Pick one comparable score a run likewise, of a mean of checkpoints (`average=N`), the same N in all.
+
+    None where there is none; a run that has none is left out. UserError as for `column`.
+    """
+    means = [(r, [s for s in scores if s.checkpoint.startswith(AVERAGED)]) for r, scores in _of(results, metric)]
+    scored = [(r, scores) for r, scores in means if scores]
+    for name, first in (("split", "test"), ("checkpoint", None), ("decode", decode)):
         scored = _narrow(scored, name, first)
-    scored = _narrow(scored, "decode", decode)
+    return _compared(scored, metric)
+
+
+_Scored = list[tuple[Result, list[Score]]]
+
+
+def _of(results: Sequence[Result], metric: str) -> _Scored:
+    scored = [(r, [s for s in r.scores if s.metric == metric]) for r in results]
+    return [(r, scores) for r, scores in scored if scores]
+
+
+def _compared(scored: _Scored, metric: str) -> Column | None:
+    """Take the one score that is left of each run; all must be of the same data, signature and number of sentences."""
     if not scored:
         return None
     picked = [(r, scores[-1]) for r, scores in scored]  # evaluated twice: the last stands
@@ -51,16 +75,17 @@ def column(results: Sequence[Result], metric: str = "sacrebleu", decode: str | N
                   reference.n_sentences, values)  # fmt: skip
 
 
-_Scored = list[tuple[Result, list[Score]]]
-
-
 def _narrow(scored: _Scored, name: str, first: str | None) -> _Scored:
-    """Keep the scores with one value of a field: `first` where any run has it, else one that all share."""
+    """Keep the scores with one value of a field: `first` where any run has it, else one that all share.
+
+    Else one of those that are done: a run cut short does not say what is compared.
+    """
     offers = [{getattr(s, name): None for s in scores} for _, scores in scored]  # ordered, as written
     if not offers:
         return []
-    shared = [v for v in offers[0] if all(v in o for o in offers)]
-    want = first if first and any(first in o for o in offers) else next(iter(shared), next(iter(offers[0])))
+    done = [o for (r, _), o in zip(scored, offers, strict=True) if r.state == "done"] or offers
+    shared = (v for among in (offers, done) for v in among[0] if all(v in o for o in among))
+    want = first if first and any(first in o for o in offers) else next(shared, next(iter(done[0])))
     kept = []
     for result, scores in scored:
         fitting = [s for s in scores if getattr(s, name) == want]
@@ -73,10 +98,14 @@ def _narrow(scored: _Scored, name: str, first: str | None) -> _Scored:
 
 
 def _refuse(one: Result, its: Score, other: Result, score: Score, name: str) -> None:
+    here, there = getattr(its, name), getattr(score, name)
     word = {"data": "data fingerprint", "n_sentences": "number of sentences"}.get(name, name)
+    command = "lnexp eval"
+    if name == "checkpoint" and any(each.startswith(AVERAGED) for each in (here, there)):
+        word, command = "averaging", "lnexp eval RUN [--average N]"
     raise UserError(
-        f"{one.name} and {other.name} cannot stand in one column: {word} {getattr(its, name)!r} against "
-        f"{getattr(score, name)!r}; give one of the folders, or score both alike with `lnexp eval`"
+        f"{one.name} and {other.name} cannot stand in one column: {word} {here!r} against {there!r}; "
+        f"give one of the folders, or score both alike with `{command}`"
     )
 
 

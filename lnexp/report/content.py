@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from lnexp.report import table, wording
-from lnexp.report.collect import Flat, Result
+from lnexp.report import probes, table, wording
+from lnexp.report.collect import MISSING, Flat, Result, Score
 from lnexp.report.costs import grid
 from lnexp.report.curves import columns, layer_names, layers, thinning
 from lnexp.report.group import Group, factors, group, identity
+from lnexp.report.look import looks
 from lnexp.report.samples import choose, translations
 from lnexp.report.status import CUT, certain
+from lnexp.rundir import AVERAGED
+
+Measured = Mapping[Path, Sequence[probes.Row]]
+"""Run folder -> the rows of its probe.json."""
+PROBED = "probed"
+"""The page's word for a run that was measured and never trained: nothing of it is missing."""
 
 
 def data(results: Sequence[Result]) -> dict[str, Any]:
     """Give the page's data: groups of runs, their curves, tables, translations and configurations."""
+    measured = probes.forgiving(results)
     groups = group(results)
-    varying = factors([g.flat for g in groups])
+    flats = [g.flat for g in groups]
+    varying = factors(flats)
     ordered = [(index, run) for index, g in enumerate(groups) for run in g.runs]
     configs = [_config(run) for _, run in ordered]
     common = _common([c for c in configs if c])
@@ -30,29 +40,67 @@ def data(results: Sequence[Result]) -> dict[str, Any]:
     runs = []
     for (index, run), config in zip(ordered, configs, strict=True):
         entry = _run(index, run, config, common) | columns(run, thin)
+        if _only_probed(run, measured):
+            entry |= {"state": PROBED, "stands": PROBED, "reason": ""}
         if sample:
             entry["translations"] = translations(run, sample)
         if names:
             entry["probe"] = layers(run, names, len(results))
         runs.append(entry)
     return {
-        "table": _lean(content),
+        "table": _lean(content, [all(_only_probed(run, measured) for run in g.runs) for g in groups]),
         "costs": costs and {"headers": costs.headers, "rows": costs.rows, "notes": costs.notes},
-        "summary": table.summary(results),
+        "summary": _summary(groups, measured) or table.summary(results),
         "factors": [{"key": k, "label": wording.factor(k)} for k in varying],
-        "groups": [_group(g, varying) for g in groups],
+        "groups": [_group(g, varying) | {"look": vars(look)} for g, look in zip(groups, looks(flats), strict=True)],
         "runs": runs,
         "config": common,
         "samples": sample and {k: v for k, v in vars(sample).items() if k != "at"},
         "layers": names,
+        "probed": _probed(groups, measured, varying),
         "thinned": thin,
     }
 
 
-def _lean(content: dict[str, Any]) -> dict[str, Any]:
+def _probed(groups: Sequence[Group], measured: Measured, varying: Sequence[str]) -> dict[str, Any] | None:
+    """Give what `lnexp probe` measured, and which configurations differ in nothing but their depth: a family."""
+    if not measured:
+        return None
+    rows = [[row for run in g.runs for row in measured.get(run.folder, [])] for g in groups]
+    names = [key for key in varying if key not in probes.DEPTHS.values()]
+    keys = [repr(sorted(probes.but_depth(g.flat).items())) for g in groups]
+    families = {key: probes.but_depth(g.flat) for key, g in zip(keys, groups, strict=True)}
+    return probes.lines(rows) | {
+        "families": [
+            {"name": wording.config_name(flat, names), "look": vars(look)}
+            for flat, look in zip(families.values(), looks(list(families.values())), strict=True)
+        ],
+        "places": [
+            {"family": list(families).index(key), **probes.depths(g.flat)} for key, g in zip(keys, groups, strict=True)
+        ],
+    }
+
+
+def _summary(groups: Sequence[Group], measured: Measured) -> str:
+    """Say what a sweep is that was only probed; nothing where a run has begun or none was probed."""
+    runs = [run for g in groups for run in g.runs]
+    if not measured or any(run.state != MISSING for run in runs):
+        return ""
+    known = sum(any(run.folder in measured for run in g.runs) for g in groups)
+    return f"Nothing was trained here: {known} of {len(groups)} models were probed as training would start."
+
+
+def _only_probed(run: Result, measured: Measured) -> bool:
+    return run.state == MISSING and run.folder in measured
+
+
+def _lean(content: dict[str, Any], probed: Sequence[bool]) -> dict[str, Any]:
     """Drop what the page shows in another form: raw factor values, folder names, single values."""
     drop = ("factors", "runs", "seeds", "costs")
-    return {**content, "rows": [{k: v for k, v in row.items() if k not in drop} for row in content["rows"]]}
+    rows = [{k: v for k, v in row.items() if k not in drop} for row in content["rows"]]
+    for row, only in zip(rows, probed, strict=True):
+        row |= {"state": PROBED, "states": {PROBED: 1}} if only else {}
+    return {**content, "rows": rows}
 
 
 def _group(one: Group, varying: list[str]) -> dict[str, Any]:
@@ -60,8 +108,6 @@ def _group(one: Group, varying: list[str]) -> dict[str, Any]:
         "id": hashlib.sha256(repr(sorted(one.flat.items())).encode()).hexdigest()[:8],
         "name": wording.config_name(one.flat, varying),
         "levels": [wording.level(k, one.flat.get(k)) for k in varying],
-        "norm": one.flat.get("model.norm"),
-        "warmup": one.flat.get("schedule.warmup_updates"),
     }
 
 
@@ -79,9 +125,15 @@ def _run(index: int, run: Result, config: dict[str, str], common: dict[str, str]
         "updates": run.updates,
         "tokens_per_update": tokens if isinstance(tokens, int) and tokens > 0 else None,
         "wall": wording.duration(run.wall_s) if run.wall_s else wording.NOTHING,
-        "scores": [[s.split, s.metric, round(s.value, 2), wording.plain(s.decode, 60)] for s in run.scores],
+        "scores": [[s.split, _measure(s), round(s.value, 2), wording.plain(s.decode, 60)] for s in run.scores],
         "config": {k: v for k, v in config.items() if common.get(k) != v},
     }
+
+
+def _measure(score: Score) -> str:
+    """Name what a score is: a mean of checkpoints is another number than the best one."""
+    mean = score.checkpoint.startswith(AVERAGED)
+    return f"{score.metric}, {wording.plain(score.checkpoint, 40)}" if mean else score.metric
 
 
 def _config(run: Result) -> dict[str, str]:

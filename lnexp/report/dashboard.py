@@ -20,8 +20,8 @@ from lnexp.report.collect import collect, find
 from lnexp.report.content import data as data
 
 # The page's own code, in the order in which the browser reads it; each file is one idea.
-SCRIPTS = ("text", "view", "colour", "curves", "chart", "panels", "layers", "controls", "tables", "compare", "watch",
-           "main")  # fmt: skip
+SCRIPTS = ("text", "view", "colour", "curves", "chart", "panels", "layers", "probed", "controls", "tables", "compare",
+           "watch", "main")  # fmt: skip
 STYLES = ("page", "tables", "print")
 
 

@@ -1,7 +1,8 @@
 """The paper's figures from a sweep's results, as files for papers and READMEs: SVG, PDF or PNG.
 
 In: a run or sweep folder. Out: curves.* (Figures 2 and 4) where runs were validated, gradients.* (Figure 3) where they
-were probed. matplotlib is loaded only here, when something is drawn.
+were probed, pace.* where Post-LN and Pre-LN can be compared in speed. matplotlib is loaded only here, when something is
+drawn.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from lnexp.errors import UserError
 from lnexp.files import replacing
-from lnexp.report import figure_curves, figure_gradients, wording
+from lnexp.report import figure_curves, figure_gradients, figure_pace, wording
 from lnexp.report.collect import Result, collect, find
 from lnexp.report.figure_style import FORMATS
 
@@ -19,6 +20,7 @@ Draw = Callable[[Sequence[Result], str, str], bytes]
 FIGURES: dict[str, tuple[Callable[[Sequence[Result]], bool], Draw]] = {
     "curves": (figure_curves.drawable, figure_curves.draw),
     "gradients": (figure_gradients.drawable, figure_gradients.draw),
+    "pace": (figure_pace.drawable, figure_pace.draw),
 }
 
 

@@ -1,7 +1,7 @@
 """How the static figures look, and how they become files: the same bytes from the same results.
 
-Colours are Okabe and Ito's, told apart by colour-blind readers; line style and marker tell the lines apart in grey.
-Text is drawn as outlines in SVG (no font is looked for where it is shown) and embedded as TrueType in PDF.
+Which line looks how is look.py's to say, here and on the dashboard; this draws it. Text is drawn as outlines in SVG
+(no font is looked for where it is shown) and embedded as TrueType in PDF.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from lnexp.report.look import Look
 
 FORMATS = ("svg", "pdf", "png")
 WIDTH_IN, ROW_IN = 7.2, 2.4  # a paper's text width over two columns; one row of panels
 _LINE_IN = 0.165  # a line of the legend
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
-_DASHES = ((), (4, 1.5), (1, 1.2), (6, 1.5, 1, 1.5))
-_CROSS, _MARKERS = "X", "os^Dv"  # 7 colours, 4 dashes, 5 markers share no divisor: 140 lines before one comes again
+_CROSS = "X"
+_MARKERS = {"circle": "o", "triangle": "^", "diamond": "D", "square": "s", "wedge": "v"}
 _NO_DATE: dict[str, dict[str, Any]] = {
     "svg": {"Date": None, "Creator": "lnexp"},
     "pdf": {"CreationDate": None, "Creator": "lnexp", "Producer": None},
@@ -47,30 +48,49 @@ def sheet(rows: int, columns: int) -> Iterator[tuple[Any, Any]]:
         yield figure, figure.subplots(rows, columns, squeeze=False)
 
 
-def line(index: int) -> dict[str, Any]:
-    """Give the colour, dash and marker of the index-th line."""
-    dash = _DASHES[index % len(_DASHES)]
-    return {"color": _COLOURS[index % len(_COLOURS)], "marker": _MARKERS[index % len(_MARKERS)],
-            "linestyle": (0, dash) if dash else "-"}  # fmt: skip
+def style(look: Look) -> dict[str, Any]:
+    """Give what matplotlib calls a look. Its dashes count in line widths, of which the page's lines are two pixels."""
+    return {
+        "color": look.light,
+        "linestyle": (0, tuple(pixels / 2 for pixels in look.dash)) if look.dash else "-",
+        "marker": _MARKERS[look.shape],
+        "markerfacecolor": "white" if look.hollow else look.light,
+    }
 
 
-def curve(panel: Any, index: int, label: str, points: Sequence[tuple[float, Sequence[float]]]) -> None:
+def curve(panel: Any, look: Look, label: str, points: Sequence[tuple[float, Sequence[float]]]) -> None:
     """Draw the mean over seeds, and a band from the lowest to the highest, given (x, values of the seeds)."""
     if not points:
         return
     x = [at for at, _ in points]
-    style = line(index)
-    panel.plot(x, [sum(values) / len(values) for _, values in points], label=label, **style)
+    panel.plot(x, [sum(values) / len(values) for _, values in points], label=label, **style(look))
     if any(len(values) > 1 for _, values in points):
         low, high = [min(v) for _, v in points], [max(v) for _, v in points]
-        panel.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+        panel.fill_between(x, low, high, color=look.light, alpha=0.15, linewidth=0)
 
 
-def crosses(panel: Any, index: int, label: str, points: Sequence[tuple[float, float]]) -> None:
-    """Mark points (x, y) of the index-th line."""
+def from_zero(panel: Any, x: bool = False, y: bool = False) -> None:
+    """Begin an axis at 0, with room for markers that stand there; a long x axis has whole numbers alone."""
+    if x:
+        panel.set_xlim(left=0)
+        if panel.get_xlim()[1] > 3:
+            panel.xaxis.get_major_locator().set_params(integer=True)
+    if y:
+        panel.set_ylim(bottom=-0.03 * panel.get_ylim()[1])
+
+
+def seeds(drawn: Iterable[Sequence[tuple[float, Sequence[float]]]]) -> str:
+    """Say what a line is, given the points of all."""
+    if any(len(values) > 1 for points in drawn for _, values in points):
+        return "line: mean over seeds; band: lowest to highest"
+    return "one seed a line"
+
+
+def crosses(panel: Any, look: Look, label: str, points: Sequence[tuple[float, float]]) -> None:
+    """Mark points (x, y) of a line."""
     if points:
         x, y = zip(*points, strict=True)
-        panel.plot(x, y, color=line(index)["color"], marker=_CROSS, markersize=7, markeredgecolor="black", linestyle="",
+        panel.plot(x, y, color=look.light, marker=_CROSS, markersize=7, markeredgecolor="black", linestyle="",
                    label=label)  # fmt: skip
 
 

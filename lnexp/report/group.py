@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lnexp import config as configs
-from lnexp.report.collect import NEUTRAL, STATES, Flat, Result, nested
+from lnexp.report.collect import DAMAGED, NEUTRAL, STATES, Flat, Result, nested
+from lnexp.rundir import ENDED
 
 ALWAYS = ("model.norm", "schedule.warmup_updates")
 # The factors people sweep stand first; the others follow by name.
@@ -22,6 +23,9 @@ class Group:
 
     flat: Flat
     runs: list[Result] = field(default_factory=list)
+    """One of each seed that is known."""
+    twins: list[Result] = field(default_factory=list)
+    """Further runs of the same configuration and seed, which are no further sample: in no number."""
 
     @property
     def config(self) -> dict[str, Any]:
@@ -45,14 +49,14 @@ def identity(flat: Flat) -> Flat:
 
 
 def group(results: Iterable[Result]) -> list[Group]:
-    """Gather runs that differ in the seed alone. A missing run joins the group that its overrides belong to."""
+    """Gather runs that differ in the seed alone; a seed counts once. A missing run joins its overrides' group."""
     groups: dict[str, Group] = {}
     by_overrides: dict[tuple[str, ...], str] = {}
     begun: list[Result] = []
     late: list[Result] = []
     for result in results:
         (begun if result.flat else late).append(result)
-    ran = {result.flat[_PRECISION]: precision(result) for result in begun if result.env.get("precision")}
+    ran = {result.flat[_PRECISION]: precision(result) for result in begun if result.env}
     for result in begun:
         flat = identity(result.flat)
         flat[_PRECISION] = precision(result) if result.env else ran.get(flat[_PRECISION], flat[_PRECISION])
@@ -69,14 +73,35 @@ def group(results: Iterable[Result]) -> list[Group]:
         if key not in groups:
             groups[key] = Group(_guess(asked, everywhere, shared))
         groups[key].runs.append(result)
+    for g in groups.values():
+        g.runs, g.twins = _once(g.runs)
     order = factors([g.flat for g in groups.values()])
     return sorted(groups.values(), key=lambda g: [_sortable(g.flat.get(k)) for k in order])
 
 
+def left_out(results: Sequence[Result]) -> list[str]:
+    """Give a line for each run that is in no number: damaged, or the twin of another."""
+    lines = [str(result.reason) for result in results if result.state == DAMAGED]
+    for g in group(results):
+        names = {run.seed: run.folder for run in g.runs}
+        lines += [f"{twin.folder}: the configuration and seed of {names[twin.seed]} once more" for twin in g.twins
+                  if twin.state != DAMAGED]  # fmt: skip
+    return lines
+
+
 def precision(result: Result) -> Any:
-    """Give the precision that a run was computed in: "bf16", or "auto (bf16)", which differs between machines."""
-    asked, ran = result.flat[_PRECISION], result.env.get("precision")
-    return asked if ran in (None, asked) else f"{asked} ({ran})"
+    """Give the precision that a run was computed in, whether asked for by name or found by "auto"."""
+    return result.env.get("precision") or result.flat[_PRECISION]
+
+
+def _once(runs: Sequence[Result]) -> tuple[list[Result], list[Result]]:
+    """Split into one run a seed and its twins. One that has ended stands; of two the first by name, whatever came of
+    them: the better one would be a choice by outcome."""
+    ranked = sorted(runs, key=lambda r: (r.state not in ENDED, str(r.folder)))
+    first = {run.seed: run for run in reversed(ranked) if isinstance(run.seed, int)}
+    stands = [not isinstance(run.seed, int) or first[run.seed] is run for run in runs]
+    pairs = list(zip(runs, stands, strict=True))
+    return [run for run, stays in pairs if stays], [run for run, stays in pairs if not stays]
 
 
 def _without_seed(overrides: Sequence[str]) -> tuple[str, ...]:

@@ -14,12 +14,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from lnexp.rundir import STALE_S, Row
 
 TAIL = 8192
 """Bytes of metrics.jsonl that tell the last rows and the speed: some 40 rows."""
+LONG_TAIL = 16 * TAIL
+"""Read where TAIL does not tell the speed: a probe's row names every matrix and may be longer than that."""
 
 
 def held(folder: Path) -> bool:
@@ -86,15 +88,21 @@ def recent(folder: Path) -> Recent:
     except (FileNotFoundError, NotADirectoryError):
         return Recent()
     with file:
-        start = max(0, file.seek(0, os.SEEK_END) - TAIL)
-        file.seek(start)
-        raw = file.read()
-        rows = _rows(raw.split(b"\n")[start > 0 : -1])
+        start, rows = _end(file, TAIL)
+        if start and Recent(rows, whole=False).updates_per_s() is None:
+            start, rows = _end(file, LONG_TAIL)
         valid = _last_valid(rows)
         if start and not valid:
             file.seek(0)
             valid = _last_valid(_rows(line for line in file.read().split(b"\n")[:-1] if b'"valid"' in line))
     return Recent(rows, valid, start == 0)
+
+
+def _end(file: BinaryIO, size: int) -> tuple[int, list[Row]]:
+    """Give where the last `size` bytes begin, and the whole rows in them."""
+    start = max(0, file.seek(0, os.SEEK_END) - size)
+    file.seek(start)
+    return start, _rows(file.read().split(b"\n")[start > 0 : -1])
 
 
 def validations(folder: Path) -> list[Row]:

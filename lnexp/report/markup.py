@@ -18,6 +18,8 @@ class Grid:
     rows: list[list[str]]
     notes: list[str] = field(default_factory=list)
     right: set[int] = field(default_factory=set)
+    widths: dict[int, float] = field(default_factory=dict)
+    """Column -> cm, of those whose text LaTeX shall break into lines."""
 
 
 def markdown(grid: Grid) -> str:
@@ -31,8 +33,8 @@ def markdown(grid: Grid) -> str:
         lines.append(f"| {' | '.join(cells)} |".replace("  |\n", "|\n"))
     rule = [("-" * (w - 1) + ":") if i in grid.right else "-" * w for i, w in enumerate(width)]
     lines.insert(1, f"| {' | '.join(rule)} |")
-    notes = [f"- {_md(note)}" for note in grid.notes]
-    return "\n".join([_md(grid.title), "", *lines, "", *notes]) + "\n"
+    notes = ["", *(f"- {_md(note)}" for note in grid.notes)] if grid.notes else []
+    return "\n".join([_md(grid.title), "", *lines, *notes]) + "\n"
 
 
 def _md(text: str) -> str:
@@ -52,14 +54,19 @@ def comma_separated(headers: Sequence[str], rows: Sequence[Sequence[object]]) ->
     return out.getvalue()
 
 
-def latex(grid: Grid) -> str:
-    """Give a LaTeX table (needs \\usepackage{booktabs}); notes stand in the caption's place below it."""
-    columns = "".join("r" if i in grid.right else "l" for i in range(len(grid.headers)))
+def latex(*grids: Grid) -> str:
+    """Give LaTeX tables, one a grid; notes stand in the caption's place below it."""
+    return "\n".join(["% needs \\usepackage{booktabs,array}\n", *map(_latex, grids)])
+
+
+def _latex(grid: Grid) -> str:
+    columns = [_column(grid, i) for i in range(len(grid.headers))]
     lines = [
-        "% needs \\usepackage{booktabs}",
         "\\begin{table}",
         "  \\centering",
-        f"  \\begin{{tabular}}{{{columns}}}",
+        "  \\footnotesize",
+        f"  \\setlength{{\\tabcolsep}}{{{TEX_GAP_PT}pt}}",
+        f"  \\begin{{tabular}}{{{''.join(columns)}}}",
         "    \\toprule",
         *(f"    {' & '.join(map(_tex, row))} \\\\" for row in [grid.headers]),
         "    \\midrule",
@@ -72,9 +79,20 @@ def latex(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
+TEX_GAP_PT = 3
+"""On either side of a column."""
+
+
+def _column(grid: Grid, i: int) -> str:
+    if i in grid.widths:
+        return f">{{\\raggedright\\arraybackslash}}p{{{grid.widths[i]:g}cm}}"
+    return "r" if i in grid.right else "l"
+
+
 _TEX = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}", "–": "--", "±": r"$\pm$", "…": r"\dots{}",
+    "−": "$-$", "≥": r"$\geq$", "≤": r"$\leq$",
     **{c: "\\" + c for c in "&%$#_{}"},
 }  # fmt: skip
 

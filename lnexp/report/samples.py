@@ -32,7 +32,7 @@ def choose(results: Sequence[Result]) -> Sample | None:
     """Pick sentences evenly over the test set (the valid set where no run has translated the test set)."""
     for split in ("test", "valid"):
         for result in results:
-            count = len(_lines(result.folder / f"hyp.{split}.txt"))
+            count = len(lines_of(result.folder / f"hyp.{split}.txt"))
             if count:
                 at = tuple(sorted({i * count // SENTENCES for i in range(SENTENCES)}))
                 source, reference = (_raw(results, split, side, count, at) for side in ("src", "tgt"))
@@ -42,14 +42,14 @@ def choose(results: Sequence[Result]) -> Sample | None:
 
 def translations(run: Result, sample: Sample) -> list[str] | None:
     """Give a run's translations of the sample; None where it has none yet."""
-    return _pick(_lines(run.folder / f"hyp.{sample.split}.txt"), sample.at)
+    return _pick(lines_of(run.folder / f"hyp.{sample.split}.txt"), sample.at)
 
 
 def _raw(results: Sequence[Result], split: str, side: str, count: int, at: Sequence[int]) -> list[str] | None:
     """Give the sentences as they were before preparation, from the first run's data folder that has as many lines."""
     places = {(str(r.env.get("data_folder") or ""), str(r.flat.get(f"data.{side}") or "")) for r in results}
     for folder, language in sorted(place for place in places if all(place)):
-        lines = _lines(Path(folder) / f"{split}.raw.{Path(language).name}")
+        lines = lines_of(Path(folder) / f"{split}.raw.{Path(language).name}")
         if len(lines) == count:
             return _pick(lines, at)
     return None
@@ -59,7 +59,8 @@ def _pick(lines: Sequence[str], at: Sequence[int]) -> list[str] | None:
     return [plain(lines[i], LONGEST) for i in at] if lines and at[-1] < len(lines) else None
 
 
-def _lines(path: Path) -> list[str]:
+def lines_of(path: Path) -> list[str]:
+    """Give the lines of a file of sentences; none where it is not there or empty."""
     # Split at line feeds alone: a translation may hold other characters that Python counts as line ends.
     try:
         text = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""

@@ -17,15 +17,17 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lnexp.errors import UserError
-from lnexp.report import live, wording
+from lnexp.report import live, probes, wording
 from lnexp.report.collect import DAMAGED, MISSING, Result, collect, find
 
-CUT = "cut"
-STATES = ("done", "running", CUT, "diverged", "failed", "interrupted", DAMAGED, MISSING)
+CUT, PROBED = "cut", "probed"
+STATES = ("done", "running", CUT, "diverged", "failed", "interrupted", DAMAGED, PROBED, MISSING)
 OVER = ("done", "diverged", "failed", DAMAGED)
 """What `--watch` does not wait for: the others go on, or will with the same command."""
 EVERY_S = 2.0
-_FIRST = ("running", CUT, "interrupted", "failed", DAMAGED, "diverged", MISSING, "done")
+WHOLE = 2**18
+"""Bytes: of a longer metrics.jsonl only the end is looked at. That of a run of 16,500 updates has 40 KB."""
+_FIRST = ("running", CUT, "interrupted", "failed", DAMAGED, "diverged", MISSING, PROBED, "done")
 _HEADERS = ("state", "updates", "valid loss", "valid BLEU", "so far", "left", "run")
 
 
@@ -90,7 +92,8 @@ def watch(path: Path | str, outputs: Path | str = "outputs", out: TextIO | None 
             out.write((f"\033[{drawn}F" if drawn else "") + f"\033[J\033[?7l{text}\033[?7h")
             out.flush()
             drawn = text.count("\n")
-            if all(run.state in OVER for run in found):
+            # What was only probed is not waited for, unless a sweep asks for its training.
+            if all(run.state in OVER or (run.state == PROBED and not _asked(folder)) for run in found):
                 return
             time.sleep(EVERY_S)
     except KeyboardInterrupt:
@@ -111,12 +114,17 @@ def certain(result: Result) -> Result:
 
 
 def _stand(result: Result) -> Standing:
+    rows = result.folder / "metrics.jsonl"
+    if rows.is_file() and rows.stat().st_size <= WHOLE:
+        result.forgive("_validations")  # as the table reads it
+    recent = live.Recent()
     try:
         recent = live.recent(result.folder)
     except (ValueError, OSError) as error:
-        recent = live.Recent()
-        result.state = DAMAGED
-        result.reason = f"{result.folder / 'metrics.jsonl'}: cannot be read as rows of JSON ({error})"
+        if result.state != DAMAGED:
+            result.state, result.reason = DAMAGED, f"{rows}: cannot be read as rows of JSON ({error})"
+    if result.state == MISSING and result.config and (result.folder / probes.FILE).is_file():
+        result.state, result.reason = PROBED, None
     run = Standing(result.folder, result.state, result.updates, _bound(result), wall_s=result.wall_s)
     run.reason = str(result.reason) if result.reason and result.state not in ("done", MISSING) else None
     run.loss, run.bleu = (
@@ -156,7 +164,7 @@ def _lines(runs: Sequence[Standing]) -> list[str]:
 
 def _cells(run: Standing) -> tuple[str, ...]:
     updates = str(run.updates or wording.NOTHING)
-    if run.bound and run.state != MISSING:
+    if run.bound and run.state not in (MISSING, PROBED):
         updates = f"{run.updates}/{run.bound} {100 * run.updates // run.bound:3d}%"
     return (
         run.state,

@@ -24,7 +24,7 @@ LOOPBACK = "127.0.0.1"
 OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
 """What a browser of this machine calls it; another name in Host is a foreign page's (DNS rebinding)."""
 _FILES = ("sweep.json", "config.yaml", "metrics.jsonl", "status.json", "scores.json", "timing.json", "env.json",
-          "hyp.test.txt", "hyp.valid.txt")  # fmt: skip
+          "probe.json", "hyp.test.txt", "hyp.valid.txt")  # fmt: skip
 _IDLE = 10
 """At most one part in this many of the time goes into reading folders anew."""
 

@@ -18,6 +18,8 @@ _LABELS = {
     "optim.name": "optimizer",
     "optim.lr": "lr_max",
     "data.name": "corpus",
+    "size.encoder_layers": "encoder layers",
+    "size.decoder_layers": "decoder layers",
     "devices.precision": "precision",
 }
 MODELS = {"post": "Post-LN", "pre": "Pre-LN"}
@@ -66,6 +68,11 @@ def number(value: float) -> str:
 
 def count(value: int) -> str:
     return f"{value:,}"
+
+
+def plural(value: int, noun: str) -> str:
+    """Write "1 run", "2 runs"."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lnexp.config import Run
-from lnexp.rundir import Row
+from lnexp.rundir import AVERAGED, Row
 
 BY_SPLIT = ("loss_bits", "nll_bits", "bleu", "tokens_per_s")
 """Row fields that each split has of its own: valid/bleu, train/loss_bits. The others stand alone: lr, gnorm."""
@@ -68,7 +68,9 @@ def summary(state: str, scores: list[dict[str, Any]], more: Mapping[str, Any]) -
     """Give what stands beside a finished run: its state, each final score with what makes it one, and `more`."""
     found: dict[str, Any] = {"state": state}
     for score in scores:
-        name = f"final/{score['split']}_{score['metric']}"
+        checkpoint = str(score.get("checkpoint", ""))
+        which = f"_{checkpoint.replace(' ', '_')}" if checkpoint.startswith(AVERAGED) else ""
+        name = f"final/{score['split']}_{score['metric']}{which}"
         found[name] = score["value"]
         found[name + "_signature"] = score["signature"]
         found[name + "_sentences"] = score["n_sentences"]

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 from browsing import Browser
+from golden import fake_outputs
+
+from lnexp.report import dashboard
 
 pytestmark = pytest.mark.browser
 
@@ -31,7 +34,17 @@ def axe() -> str:
      ("theme=dark&off=model.norm%3DPost-LN&columns=model.norm&state=diverged&zoom=300,900", 1280)],
 )  # fmt: skip
 def test_no_serious_fault(browser: Browser, demo: Path, axe: str, hash: str, width: int) -> None:
-    page = browser.open(demo, hash, width)
+    no_fault(browser.open(demo, hash, width), axe)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_serious_fault_of_a_sweep_that_was_only_probed(
+    browser: Browser, tmp_path: Path, axe: str, theme: str
+) -> None:
+    no_fault(browser.open(dashboard.write(fake_outputs.write_probed(tmp_path)), f"theme={theme}"), axe)
+
+
+def no_fault(page: Browser, axe: str) -> None:
     page.js(axe)
     found = page.driver.execute_async_script("axe.run(document).then(arguments[0])")
     assert len(found["passes"]) > 20

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from browsing import Browser
+from golden import fake_outputs
+
+from lnexp.report import dashboard
 
 pytestmark = pytest.mark.browser
 
@@ -169,12 +173,74 @@ def test_facets(page: Browser) -> None:
 
 def test_layers_of_probes(page: Browser) -> None:
     titles = page.js("return [...document.querySelectorAll('#layers figcaption')].map(f => f.firstChild.data)")
-    assert titles == ["By depth at update 0", "By depth at update 1,200", "Post-LN, warm-up 200", "Pre-LN, warm-up 200"]
+    assert titles == ["By layer at update 0", "By layer at update 1,200", "Post-LN, warm-up 200", "Pre-LN, warm-up 200"]
     line = page.js("return plots.get('depth-first').panel.lines[0]")  # seeds 1 and 2: 1.1 and 1.2 times 0.2 * 1.8^layer
     assert line["ys"] == pytest.approx([1.15 * 0.2 * 1.8**layer for layer in range(5)], abs=1e-3)
+    assert line["xs"] == [1, 2, 3, 4, 5]
+    along = page.js("return [...plots.values()].find(p => p.panel.title === 'Pre-LN, warm-up 200').panel.lines")
+    assert [each["label"] for each in along] == [f"layer {n}" for n in range(1, 6)]
     page.pick("#kind", "decoder.layers.*.fc1")
     line = page.js("return plots.get('depth-first').panel.lines[0]")
     assert line["ys"] == pytest.approx([2.3 * 0.2 * 1.8**layer for layer in range(5)], abs=1e-3)
+
+
+@pytest.fixture(scope="session")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sweep over depth that was probed and never trained, one model of it also after training."""
+    sweep = fake_outputs.write_probed(tmp_path_factory.mktemp("probed"))
+    trained = fake_outputs.probe_rows("post", 6, 1, at="checkpoint", updates=400)
+    rows = json.loads((sweep / "post-6" / "probe.json").read_text())
+    (sweep / "post-6" / "probe.json").write_text(json.dumps([*rows, *trained]))
+    return dashboard.write(sweep)
+
+
+def test_a_sweep_that_was_only_probed(browser: Browser, probed: Path) -> None:
+    """Values of probe_rows: layer + seed / 10, seeds 1 to 3; 6 and 8 layers."""
+    page = browser.open(probed)
+    assert page.js("return [...document.querySelectorAll('#probes figcaption')].map(f => f.firstChild.data)") == [
+        "Decoder layers at initialisation", "Last decoder layer by depth at initialisation",
+        "Decoder layers after 400 updates"]  # fmt: skip
+    lines = page.js("return plots.get('probed-init-layer-decoder').panel.lines")
+    assert lines[0]["label"].startswith("Post-LN, warm-up 400") and len(lines) == 4
+    assert lines[0]["xs"] == [1, 2, 3, 4, 5, 6] and lines[0]["ys"] == pytest.approx([n + 0.2 for n in range(1, 7)])
+    assert lines[0]["lo"] == pytest.approx([n + 0.1 for n in range(1, 7)])
+    depth = page.js("return plots.get('probed-init-depth-decoder').panel.lines")
+    assert [line["label"] for line in depth] == ["Post-LN, warm-up 400", "Pre-LN, warm-up 400"]
+    assert depth[1]["xs"] == [6, 8] and depth[1]["ys"] == [6.2, 8.2] and depth[1]["hi"] == [6.3, 8.3]
+    assert page.pixels("probed-init-depth-decoder")["cool"] > 300  # both models have the same values here
+    assert page.js("return ['charts', 'outcome', 'together'].every(id => document.getElementById(id).hidden)")
+    assert page.text("#kicker") == "4 configurations, 4 runs4 probed"
+    assert "Line: mean over seeds" in page.text("#measured-reading") and "4 batches" in page.text("#measured-reading")
+    assert page.console() == [] and page.js("return document.documentElement.scrollWidth") == 1280
+
+
+def test_what_of_a_probe_is_shown_is_in_the_address(browser: Browser, probed: Path) -> None:
+    page = browser.open(probed)
+    page.pick("#module", "fc1")
+    assert page.text("#probes figcaption span") == "W1 (fc1)"
+    assert page.hash() == "#module=fc1"
+    assert page.js("return plots.get('probed-init-layer-decoder').panel.lines[0].ys[0]") == pytest.approx(0.012)
+    page.click("[data-level='model.norm=Post-LN']")
+    assert page.pixels("probed-init-layer-decoder")["warm"] == 0
+    assert page.js("return plots.get('probed-init-depth-decoder').panel.lines.length") == 1
+    page = browser.open(probed, "quantity=__proto__&module=constructor")
+    assert page.console() == [] and page.pixels("probed-init-layer-decoder")["cool"] > 300
+
+
+def test_six_lines_of_one_model_are_told_apart(browser: Browser, tmp_path: Path) -> None:
+    """Figure 2: Post-LN with three warm-ups and two rates."""
+    for warmup in (0, 500, 4000):
+        for rate in (5e-4, 1e-3):
+            config = fake_outputs.run("post", warmup, 1)
+            config.optim.lr = rate
+            fake_outputs.write_run(tmp_path / "s" / f"{warmup}-{rate}", config,
+                                   metrics=fake_outputs.rows("post", 200, 1))  # fmt: skip
+    page = browser.open(dashboard.write(tmp_path / "s"))
+    lines = page.js("return plots.get('valid.bleu').panel.lines.map(l => [l.dash.join(), l.marker.shape, l.stroke])")
+    assert len({(dash, shape) for dash, shape, _ in lines}) == len({(dash, stroke) for dash, _, stroke in lines}) == 6
+    keys = page.js("return [...document.querySelectorAll('#groups svg')].map(s => s.innerHTML)")
+    assert len(set(keys)) == 6
+    assert page.console() == []
 
 
 def test_what_differs_between_chosen_runs(page: Browser) -> None:

@@ -59,6 +59,24 @@ def saving() -> None:
     _first("torch.save", lambda *_: seen.append(0) or len(seen) == 2, 2.0)
 
 
+def kept() -> None:
+    """Between the parameters of the second validation, kept for averaging, and the last.pt that knows of it."""
+    _first("lnexp.backend.checkpoint.write_last", lambda state, _: state["updates"] == 6)
+
+
+def known() -> None:
+    """Right after that last.pt: a restart does not validate again."""
+    place = pkgutil.resolve_name("lnexp.backend.checkpoint")
+    real = place.write_last
+
+    def call(state: dict[str, Any], folder: Path) -> None:
+        real(state, folder)
+        if state["updates"] == 6:
+            hold()
+
+    place.write_last = call
+
+
 def stuck() -> None:
     """In a checkpoint that takes a minute."""
     _first("torch.save", slow_s=60.0)

@@ -42,7 +42,9 @@ TINY = ["data=toy_copy", "size=tiny", "track=none", "devices.threads=1", "tokens
 
 def test_a_line_a_run_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "--run", "-m", *TINY, "model=post_ln,pre_ln", "optim.lr=1e-3"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith("data: ")]
+    said = capsys.readouterr()
+    lines = [line for line in said.out.splitlines() if not line.startswith("data: ")]
+    assert [line.endswith(": 20 updates to try") for line in said.err.splitlines()] == [True, True]
     assert len(lines) == 2 and all(line.startswith("ok ") for line in lines)
     assert not Path("outputs").exists()
 

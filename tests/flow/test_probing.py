@@ -13,6 +13,7 @@ from lnexp import rundir, survey
 from lnexp.cli import main
 from lnexp.launch import plan
 from lnexp.probe import QUANTITIES
+from lnexp.report import probes
 
 TINY = ["data=toy_copy", "size=tiny", "track=none", "devices.threads=1", "tokens_per_update=500"]
 SHORT = [*TINY, "schedule=constant", "decode=greedy", "max_updates=12", "validate_every=6", "log_every=3",
@@ -45,6 +46,10 @@ def test_a_probe_of_settings_makes_the_run_folder(capsys: pytest.CaptureFixture[
     assert value(rows, "grad_norm_of_mean", "decoder.layers.1.fc2", seed=1) > 0
     out = capsys.readouterr().out
     assert "grad_norm_of_mean, 2 seeds (sd)" in out and "decoder layer 2 of 2" in out and "2 of 2 seeds" in out
+
+
+def test_reports_name_every_quantity() -> None:
+    assert list(probes.QUANTITIES) == list(QUANTITIES)
 
 
 def test_what_was_measured_is_not_measured_again(capsys: pytest.CaptureFixture[str]) -> None:
@@ -85,7 +90,9 @@ def test_a_sweep_is_probed_run_by_run(capsys: pytest.CaptureFixture[str]) -> Non
     assert main(["probe", *args]) == 0
     folders = [job.folder for job in plan(args, bound=False).jobs]
     assert len(folders) == 2 and all((f / "probe.json").exists() for f in folders)
-    assert capsys.readouterr().out.count("decoder layer 2 of 2") == 2
+    out = capsys.readouterr().out
+    assert out.count("decoder layer 2 of 2") == 2 and "layer 1 of 2" not in out
+    assert out.splitlines()[-1].startswith("shown: the last layer of each stack; probe.json in each run folder has all")
 
 
 def test_figure_3_is_composed_at_the_papers_width() -> None:
@@ -170,6 +177,7 @@ def test_wrong_input_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
         ([*TINY, "--quantity", "loss"], "--quantity loss: need one of grad_norm_of_mean"),
         ([*TINY, "--checkpoint", "best"], "checkpoints/best.pt: no such checkpoint; train the run first"),
         ([str(run)], "checkpoints/best.pt: no such checkpoint"),
+        (["--checkpoint", "best"], "--checkpoint best: of which run? Name its folder, or give its settings"),
         ([str(run), "seed=3"], "seed=3: a run folder has its settings"),
         ([str(run.parent)], "a sweep; name one run folder"),
         (["nowhere"], "nowhere: no such folder"),

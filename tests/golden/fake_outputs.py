@@ -185,13 +185,13 @@ def write_states(outputs: Path) -> Path:
     reasons = {"diverged": "gradient norm not finite at update 451", "failed": "RuntimeError: No space left on device",
                "interrupted": "stopped by a signal; the same command goes on from the last checkpoint"}  # fmt: skip
     states = {"done": UPDATES, "running": 550, "cut": 300, "damaged": UPDATES, "missing": 0}
-    for state, updates in (states | dict.fromkeys(reasons, 450)).items():
+    for seed, (state, updates) in enumerate((states | dict.fromkeys(reasons, 450)).items(), 1):
         wanted.append({"folder": f"{state}-c0ffee", "overrides": []})
         if state == "missing":
             continue
         scores = [score(31.4)] if state in ("done", "diverged", "damaged") else None
         folder = write_run(
-            sweep / f"{state}-c0ffee", run("pre", 200, 1), {"cut": "running", "damaged": "done"}.get(state, state),
+            sweep / f"{state}-c0ffee", run("pre", 200, seed), {"cut": "running", "damaged": "done"}.get(state, state),
             updates, reasons.get(state), rows("pre", 200, 1, updates + 50 * (state == "running")), scores,
             checkpoints=(*CHECKPOINTS, "last.pt.tmp"),
         )  # fmt: skip
@@ -199,3 +199,24 @@ def write_states(outputs: Path) -> Path:
             (folder / "scores.json").write_text("[")
     (sweep / "sweep.json").write_text(json.dumps({"sweep": "states", "wanted": wanted}))
     return sweep
+
+
+def probe_rows(norm: str, depth: int, seeds: int = 3, **changes: Any) -> list[dict[str, Any]]:
+    """Give W1 and W2 of every decoder layer: layer + seed / 10, and a hundredth of it for W1."""
+    return [
+        {"at": "init", "updates": 0, "seed": seed, "module": f"decoder.layers.{layer}.{matrix}",
+         "quantity": "grad_norm_of_mean", "value": scale * (layer + 1 + seed / 10), "setting": "4 batches", **changes}
+        for seed in range(1, seeds + 1) for layer in range(depth) for matrix, scale in (("fc1", 0.01), ("fc2", 1.0))
+    ]  # fmt: skip
+
+
+def write_probed(outputs: Path, depths: tuple[int, ...] = (6, 8), **changes: Any) -> Path:
+    """Write a sweep over depth that was probed and never trained."""
+    for norm in ("post", "pre"):
+        for depth in depths:
+            folder = outputs / "fig3" / f"{norm}-{depth}"
+            folder.mkdir(parents=True)
+            config = run(norm, 400, 1, size=Size(depth, depth, 512, 1024, 4, dropout=0.1), sweep_name="fig3")
+            (folder / "config.yaml").write_text(yaml.safe_dump(asdict(config), sort_keys=False))
+            (folder / "probe.json").write_text(json.dumps(probe_rows(norm, depth, **changes)))
+    return outputs / "fig3"

@@ -17,7 +17,9 @@ from lnexp import clean, guard, retention, rundir
 from lnexp.cli import main
 from lnexp.rundir import ENDED
 
-ALL = {"best.pt", "last.pt", "previous.pt", "next.pt", "last.pt.tmp", "own.pt"}
+AVERAGED = {"update-900.pt", "update-1200.pt"}
+OWN = {"own.pt", "update-mine.pt"}
+ALL = {"best.pt", "last.pt", "previous.pt", "next.pt", "last.pt.tmp"} | AVERAGED | OWN
 SCORES = [fake.score(20.0)]
 
 
@@ -42,7 +44,7 @@ def cleaned(path: Path, keep: str = "best", yes: bool = True) -> list[str]:
 
 
 def gone(keep: str) -> set[str]:
-    names = ALL - {"own.pt"} - ({"best.pt"} if keep == "best" else set())
+    names = ALL - OWN - ({"best.pt"} if keep == "best" else set())
     return {f"checkpoints/{name}" for name in names} | {"scores.json.tmp"}
 
 
@@ -52,7 +54,7 @@ def gone(keep: str) -> set[str]:
 def test_an_ended_run_loses_what_training_made_and_no_more(tmp_path: Path, state: str, keep: str) -> None:
     run = ended(tmp_path / "s" / "a", state)
     before = files(run)
-    assert cleaned(tmp_path / "s", keep, yes=False)[-1].startswith(f"s: {5 + (keep == 'none')} files of 1 run, ")
+    assert cleaned(tmp_path / "s", keep, yes=False)[-1].startswith(f"s: {7 + (keep == 'none')} files of 1 run, ")
     assert files(run) == before
     cleaned(tmp_path / "s", keep)
     assert files(run) == before - gone(keep)
@@ -88,12 +90,12 @@ def test_trim_ends_well_where_nothing_can_be_deleted(tmp_path: Path, monkeypatch
     assert files(run) == before
 
 
-def test_without_scores_best_stays(tmp_path: Path) -> None:
+def test_without_scores_what_they_come_from_stays(tmp_path: Path) -> None:
     run = ended(tmp_path / "s" / "a", "diverged", scores=None)
     before = files(run)
     assert "a: has no scores yet, its best.pt stays" in cleaned(tmp_path / "s", "none", yes=False)
     assert "a: has no scores yet, its best.pt stays" in cleaned(tmp_path / "s", "none")
-    assert files(run) == before - gone("best")
+    assert files(run) == before - (gone("best") - {f"checkpoints/{name}" for name in AVERAGED})
 
 
 def test_a_run_without_checkpoints(tmp_path: Path) -> None:
@@ -126,7 +128,7 @@ def test_a_locked_run_is_passed_over_and_the_others_are_not(tmp_path: Path, yes:
     with guard.lock(locked):
         said = cleaned(tmp_path / "s", yes=yes)
     assert [line for line in said if line.startswith(f"passed over: {locked}: in use")]
-    assert said[-1].startswith("s: 5 files of 1 run, ")
+    assert said[-1].startswith("s: 7 files of 1 run, ")
     assert files(locked) == before
     assert files(free) == (before - gone("best") if yes else before)
 
@@ -164,7 +166,7 @@ def test_no_link_is_followed(tmp_path: Path, place: str, yes: bool) -> None:
     before = files(elsewhere) if place != ".lock" else {"last.pt"}
     said = cleaned(tmp_path / "s", "none", yes)
     assert f"passed over: {run / place}: is a link, which is not followed" in said
-    assert said[-1].startswith("s: 6 files of 1 run, ")
+    assert said[-1].startswith("s: 8 files of 1 run, ")
     assert elsewhere.read_text() == "precious" if place == ".lock" else files(elsewhere) == before
     retention.trim(run, "none")  # of a run whose checkpoints lie elsewhere training deletes nothing either
     if place == "checkpoints":
@@ -209,7 +211,7 @@ def test_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert main(["clean", *arguments]) == 0
         assert "nothing is deleted without --yes" in capsys.readouterr().out and files(run) == before
     assert main(["clean", "--yes", "--keep=best", "s"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "s: 5 files of 1 run, 152.8 MB: deleted, best.pt stays"
+    assert capsys.readouterr().out.splitlines()[-1] == "s: 7 files of 1 run, 229.1 MB: deleted, best.pt stays"
     assert files(run) == before - gone("best")
 
 

@@ -15,8 +15,9 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 import fake_outputs as fake
 
+from lnexp.cli import main
 from lnexp.errors import UserError
-from lnexp.report import dashboard, table
+from lnexp.report import dashboard, live, table
 from lnexp.report.collect import collect, find, flatten, nested
 from lnexp.report.column import column
 from lnexp.report.frozen import read_config
@@ -80,7 +81,9 @@ def test_groups_are_configs_minus_seed(demo: Path) -> None:
 def computed_in(folder: Path, ran: str | None, asked: str = "fp32") -> None:
     """Have a run say which precision it ran in; None = it never came to that."""
     config, env = folder / "config.yaml", folder / "env.json"
-    config.write_text(config.read_text().replace("precision: fp32", f"precision: {asked}"))
+    before = "precision: fp32\n  max_tokens:"  # that of the training, not of decode
+    assert before in config.read_text()
+    config.write_text(config.read_text().replace(before, before.replace("fp32", asked)))
     found = json.loads(env.read_text())
     env.write_text(json.dumps(found | {"precision": ran}) if ran else "{}")
 
@@ -90,28 +93,59 @@ def test_runs_of_different_precision_are_never_averaged(tmp_path: Path) -> None:
     for name, seed, ran in (("a", 1, "fp32"), ("b", 2, "fp32"), ("c", 1, "bf16")):
         computed_in(one(tmp_path / "s", name, seed=seed), ran, "auto")
     results = collect(tmp_path / "s")
-    assert [(g.flat["devices.precision"], len(g.runs)) for g in group(results)] == [
-        ("auto (bf16)", 1),
-        ("auto (fp32)", 2),
-    ]
+    assert [(g.flat["devices.precision"], len(g.runs)) for g in group(results)] == [("bf16", 1), ("fp32", 2)]
     text = table.render(results)
-    assert "| precision" in text and "auto (bf16)" in text and "Computed in" not in text
+    assert "| precision" in text and "| bf16" in text and "Computed in" not in text
 
 
 def test_precision_is_a_note_where_all_runs_share_it(tmp_path: Path) -> None:
     """And a run that failed before it was known joins the others of its kind."""
-    for name, seed, ran in (("a", 1, "bf16"), ("b", 1, "bf16"), ("c", 2, None)):
-        computed_in(one(tmp_path / "s", name, seed=seed), ran, "auto")
+    computed_in(one(tmp_path / "s", "a", seed=1), "bf16", "auto")
+    computed_in(fake.write_run(tmp_path / "s" / "b", fake.run("post", 200, 2), "failed"), None, "auto")
     results = collect(tmp_path / "s")
-    assert [len(g.runs) for g in group(results)] == [3]
+    assert [len(g.runs) for g in group(results)] == [2]
     assert "- Computed in bf16." in table.render(results) and "| precision" not in table.render(results)
 
 
-def test_asked_for_by_name_and_found_by_auto_are_two_rows(tmp_path: Path) -> None:
-    """The same seed twice is no second seed."""
-    computed_in(one(tmp_path / "s", "a"), "bf16", "bf16")
-    computed_in(one(tmp_path / "s", "b"), "bf16", "auto")
-    assert [g.flat["devices.precision"] for g in group(collect(tmp_path / "s"))] == ["auto (bf16)", "bf16"]
+def test_asked_for_by_name_and_found_by_auto_are_one_row(tmp_path: Path) -> None:
+    computed_in(one(tmp_path / "s", "a", seed=1), "bf16", "bf16")
+    computed_in(one(tmp_path / "s", "b", seed=2), "bf16", "auto")
+    (row,) = group(collect(tmp_path / "s"))
+    assert (row.flat["devices.precision"], row.seeds) == ("bf16", [1, 2])
+
+
+# ---- one seed, one sample ----
+def test_a_seed_counts_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Trained twice under two names: n = 2, and the one that is left out is named."""
+    for name, seed, value in (("a", 1, 20.0), ("b", 1, 30.0), ("c", 2, 22.0)):
+        one(tmp_path / "s", name, seed=seed)
+        (tmp_path / "s" / name / "scores.json").write_text(json.dumps([fake.score(value)]))
+    (row,) = table.build(collect(tmp_path / "s"))["rows"]
+    assert (row["bleu"]["n"], row["bleu"]["mean"], row["runs"]) == (2, 21.0, ["a", "c"])
+    assert main(["table", str(tmp_path / "s")]) == 0
+    line = f"lnexp table: left out: {tmp_path}/s/b: the configuration and seed of {tmp_path}/s/a once more\n"
+    assert capsys.readouterr().err == line
+
+
+def test_of_two_folders_with_one_id_one_counts(tmp_path: Path) -> None:
+    """Two sweeps that share a run, looked at together."""
+    for sweep in ("s", "t"):
+        one(tmp_path / sweep, "pre-w200-00c0ffee")
+    (only,) = group(collect(tmp_path))
+    assert [run.folder for run in only.runs] == [tmp_path / "s" / "pre-w200-00c0ffee"] and len(only.twins) == 1
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "stands"),
+    [("running", "done", "b"), ("failed", "diverged", "b"), ("diverged", "done", "a"), ("done", "diverged", "a")],
+)
+def test_of_twins_one_that_has_ended_stands_whatever_came_of_it(
+    tmp_path: Path, first: str, second: str, stands: str
+) -> None:
+    for name, state in (("a", first), ("b", second)):
+        fake.write_run(tmp_path / "s" / name, fake.run("post", 200, 1), state)
+    (only,) = group(collect(tmp_path / "s"))
+    assert [run.name for run in only.runs] == [stands]
 
 
 # ---- time and memory ----
@@ -134,12 +168,11 @@ def test_costs_of_a_group(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"parts": 3}', '{"parts": {"forward": "x"}}'])
 def test_a_spoilt_record_of_time(demo: Path, content: str) -> None:
-    """No JSON is said by name in the table and marks the run in the page; JSON without sense counts as no record."""
+    """No JSON makes the run damaged; JSON without sense counts as no record."""
     run = next(demo.glob("pre_ln-warmup0-21*"))
     (run / "timing.json").write_text(content)
     if content in ("{", "[]"):
-        with pytest.raises(UserError, match=r"timing\.json"):
-            table.render(collect(demo))
+        assert "1 damaged" in table.render(collect(demo))
         dashboard.write(demo)
         assert '"state":"damaged"' in (demo / "dashboard.html").read_text()
     else:
@@ -276,16 +309,49 @@ def test_a_diverged_run_may_lack_the_score(tmp_path: Path) -> None:
     "name", ["status.json", "scores.json", "env.json", "config.yaml", "metrics.jsonl", "sweep.json"]
 )
 @pytest.mark.parametrize("content", ["{", "[1, 2", '"text"', "\x00\xff: [", "17", '[{"a": 1}]'])
-def test_damage_is_one_line_or_one_row(demo: Path, name: str, content: str) -> None:
+def test_damage_costs_the_damaged_run_alone(
+    demo: Path, capsys: pytest.CaptureFixture[str], name: str, content: str
+) -> None:
+    """Its seed is in no number, its file is named, the rest is the table of the rest; the command ends with 1."""
+    before = {row["name"]: row for row in table.build(collect(demo))["rows"]}
     run = demo / "pre_ln-warmup0-21c0ffee"
     file = (demo if name == "sweep.json" else run) / name
     file.write_bytes((content + "\n").encode("latin-1"))
-    with pytest.raises(UserError) as raised:
-        table.render(collect(demo))
-    assert str(raised.value).startswith(str(file)) and "\n" not in str(raised.value)
+    after = {row["name"]: row for row in table.build(collect(demo))["rows"]}
+    hit = before.pop("Pre-LN, no warm-up")
+    if name == "sweep.json":  # what was asked for and is missing is then not known
+        assert after["Pre-LN, no warm-up"] == hit
+    else:
+        assert (hit["bleu"]["values"], after["Pre-LN, no warm-up"]["bleu"]["values"]) == ([31.12, 30.71], [30.71])
+        assert after["Pre-LN, no warm-up"]["valid_loss_bits"]["n"] == 1
+        assert after["Pre-LN, no warm-up"]["state"] == "1 done, 1 damaged"
+        assert all(after[other] == row for other, row in before.items())
+    for verb in ("table", "figure") if content == "{" else ("table",):
+        assert main([verb, str(demo)]) == 1
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"lnexp {verb}: left out: {file}")
     text = table.status(demo)
     assert "1 damaged" in text and name in text
-    assert '"state":"damaged"' in dashboard.write(demo).read_text()
+    page = dashboard.write(demo).read_text()
+    assert '"state":"damaged"' in page and ("30.91" in page) == (name == "sweep.json")
+
+
+def test_where_every_run_is_damaged_there_is_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (one(tmp_path / "s") / "status.json").write_text("{")
+    for verb in ("table", "figure"):
+        assert main([verb, str(tmp_path / "s")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"lnexp {verb}: {tmp_path}/s/a/status.json: cannot be read as JSON")
+
+
+def test_damage_far_from_the_end_of_the_rows(demo: Path) -> None:
+    """`status`, which reads the end of long logs alone, sees what the table sees."""
+    file = demo / "pre_ln-warmup0-21c0ffee" / "metrics.jsonl"
+    first, *rest = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([first[:20] + "\n", *rest, *rest, *rest, *rest]))
+    assert file.stat().st_size > 2 * live.TAIL
+    assert f"{file}, line 1: not a row of JSON; delete this line" in table.status(demo)
+    assert "1 damaged" in table.status(demo) and "1 damaged" in table.render(collect(demo))
 
 
 def test_a_torn_last_row_is_passed_over(demo: Path) -> None:
@@ -310,6 +376,19 @@ def test_a_folder_that_cannot_be_written(demo: Path, monkeypatch: pytest.MonkeyP
     for write in (table.write, dashboard.write):
         with pytest.raises(UserError, match=r"cannot be written \(Permission denied\)"):
             write(demo)
+
+
+def test_a_table_that_cannot_be_written_is_shown(
+    demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(path: Path, text: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    expected = table.render(collect(demo), "csv")
+    monkeypatch.setattr("lnexp.rundir.write_text", refuse)
+    assert main(["table", str(demo), "--format", "csv"]) == 2
+    out, err = capsys.readouterr()
+    assert out == expected + "\n" and err == f"lnexp table: {demo}/table.csv: cannot be written (Permission denied)\n"
 
 
 def test_unknown_format(demo: Path) -> None:

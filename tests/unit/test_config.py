@@ -35,7 +35,7 @@ SAME_RUN = {
     "devices.processes",
     "probe.every", "probe.inputs", "probe.batches", "probe.tokens", "probe.seeds", "probe.init",
     "scale.updates", "scale.lr", "scale.suffix",
-    "retry", "keep", "data.local", "data.train", "data.valid", "data.test", "data.codes",
+    "retry", "keep", "average", "data.local", "data.train", "data.valid", "data.test", "data.codes",
 }  # fmt: skip
 
 # An id that changes orphans every run trained before: a new entry here is fine, a changed one needs a reason.
@@ -198,6 +198,7 @@ ILLEGAL: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"data.limits_on": "words"}, ("data.limits_on=words", "subwords, tokens")),
     ({"data.valid_every": 1}, ("data.valid_every=1", ">= 2")),
     ({"retry": "all"}, ("retry=all", "none, failed")),
+    ({"average": -1}, ("average=-1", ">= 0", "no mean")),
     *(({"devices.processes": n}, (f"devices.processes={n}", ">= 1 and at most")) for n in (0, -1, 9999)),
     ({"keep": "some"}, ("keep=some", "all, best, none")),
     ({"data.subwords": "wordpiece"}, ("data.subwords=wordpiece", "bpe, sentencepiece")),

@@ -7,20 +7,18 @@ import os
 import re
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 import fake_outputs as fake
 
 from lnexp import cli
-from lnexp.config import Optim, Size
+from lnexp.config import Optim
 from lnexp.errors import UserError
-from lnexp.report import figure, figure_curves, figure_gradients, figure_style
+from lnexp.report import content, figure, figure_curves, figure_gradients, figure_style
 from lnexp.report.collect import collect
 
 MAGIC = {"svg": b"<?xml", "pdf": b"%PDF-", "png": b"\x89PNG"}
@@ -29,28 +27,6 @@ MAGIC = {"svg": b"<?xml", "pdf": b"%PDF-", "png": b"\x89PNG"}
 @pytest.fixture
 def demo() -> Path:
     return fake.write_demo(Path("outputs"))
-
-
-def probe_rows(norm: str, depth: int, seeds: int = 3, **changes: Any) -> list[dict[str, Any]]:
-    """Give W1 and W2 of every decoder layer: layer + seed / 10 (Post-LN), a hundredth of it for W1."""
-    return [
-        {"at": "init", "updates": 0, "seed": seed, "module": f"decoder.layers.{layer}.{matrix}",
-         "quantity": "grad_norm_of_mean", "value": scale * (layer + 1 + seed / 10), "setting": "4 batches", **changes}
-        for seed in range(1, seeds + 1) for layer in range(depth) for matrix, scale in (("fc1", 0.01), ("fc2", 1.0))
-    ]  # fmt: skip
-
-
-def write_probed(outputs: Path, depths: tuple[int, ...] = (6, 8), **changes: Any) -> Path:
-    """Write a sweep that was probed and never trained."""
-    for norm in ("post", "pre"):
-        for depth in depths:
-            size = Size(depth, depth, 512, 1024, 4, dropout=0.1)
-            folder = outputs / "fig3" / f"{norm}-{depth}"
-            folder.mkdir(parents=True)
-            config = fake.run(norm, 400, 1, size=size, sweep_name="fig3")
-            (folder / "config.yaml").write_text(yaml.safe_dump(asdict(config), sort_keys=False))
-            (folder / "probe.json").write_text(json.dumps(probe_rows(norm, depth, **changes)))
-    return outputs / "fig3"
 
 
 def test_lines_hold_every_seed_and_mark_the_diverged(demo: Path) -> None:
@@ -82,7 +58,7 @@ def test_each_optimizer_has_its_row_of_panels(demo: Path) -> None:
         fake.write_run(demo / f"sgd-{seed}", config, metrics=fake.rows("post", 0, seed))
     panels = figure_curves.lines(collect(demo))
     assert [(name, len(its["bleu"])) for name, its in panels.items()] == [("adam", 4), ("sgd", 1)]
-    assert figure.write(demo) == [demo / "curves.svg"]
+    assert demo / "curves.svg" in figure.write(demo)
 
 
 def test_seeds_with_epochs_of_other_lengths_are_laid_together(demo: Path) -> None:
@@ -98,21 +74,21 @@ def test_seeds_with_epochs_of_other_lengths_are_laid_together(demo: Path) -> Non
 
 @pytest.mark.parametrize("fmt", figure_style.FORMATS)
 def test_every_format_is_written_and_the_same_again(fmt: str, demo: Path) -> None:
-    (file,) = figure.write("demo", fmt)
-    first = file.read_bytes()
-    assert first.startswith(MAGIC[fmt])
-    assert figure.write(demo, fmt) == [demo / file.name]
-    assert file.read_bytes() == first
+    files = figure.write("demo", fmt)
+    first = [file.read_bytes() for file in files]
+    assert files[0].name == f"curves.{fmt}" and all(content.startswith(MAGIC[fmt]) for content in first)
+    assert figure.write(demo, fmt) == [demo / file.name for file in files]
+    assert [file.read_bytes() for file in files] == first
     assert not list(demo.glob("*.tmp"))
 
 
-@pytest.mark.parametrize("kind", ["curves", "gradients"])
+@pytest.mark.parametrize("kind", ["curves", "gradients", "pace"])
 def test_other_processes_write_the_same_bytes_whatever_matplotlib_is_set_to(
     kind: str, tmp_path: Path, demo: Path
 ) -> None:
     import matplotlib
 
-    sweep = demo if kind == "curves" else write_probed(Path("outputs"))
+    sweep = fake.write_probed(Path("outputs")) if kind == "gradients" else demo
     rc = tmp_path / "matplotlibrc"
     rc.write_text("font.size: 20\nsvg.fonttype: none\naxes.grid: False\nlines.linewidth: 5\n")
     contents = []
@@ -122,7 +98,7 @@ def test_other_processes_write_the_same_bytes_whatever_matplotlib_is_set_to(
         done = subprocess.run(
             [sys.executable, "-c", code, str(sweep)], env=environment, capture_output=True, text=True, check=True
         )
-        assert done.stdout == f"{sweep / kind}.svg\n"
+        assert f"{sweep / kind}.svg" in done.stdout.splitlines()
         contents.append((sweep / f"{kind}.svg").read_bytes())
     assert contents[0] == contents[1]
     assert b"<dc:date>" not in contents[0]
@@ -135,11 +111,67 @@ def test_nothing_heavy_is_loaded_and_matplotlib_only_to_draw() -> None:
     assert done.stdout == "[]\n"
 
 
-def test_lines_stay_apart_in_grey() -> None:
-    """Dash and marker alone tell the first twenty lines apart, colour the next hundred."""
-    styles = [figure_style.line(i) for i in range(140)]
-    assert len({(str(s["linestyle"]), s["marker"]) for s in styles[:20]}) == 20
-    assert len({str(sorted(s.items(), key=str)) for s in styles}) == 140
+def test_a_line_looks_as_on_the_dashboard(demo: Path) -> None:
+    on_page = [group["look"] for group in content.data(collect(demo))["groups"]]
+    for metric in figure_curves.METRICS:
+        drawn = figure_curves.lines(collect(demo))["adam"][metric]
+        assert [vars(line.look) for line in drawn] == on_page
+    with figure_style.sheet(1, 1) as (_, panels):
+        for line in figure_curves.lines(collect(demo))["adam"]["bleu"]:
+            figure_style.curve(panels[0, 0], line.look, line.label, line.points)
+        lines = panels[0, 0].lines
+        assert [line.get_color() for line in lines] == [look["light"] for look in on_page]
+        assert [line.get_linestyle() for line in lines] == ["--", "-", "--", "-"]
+        assert [line.get_markerfacecolor() == "white" for line in lines] == [False, False, True, True]
+
+
+def drawn(monkeypatch: pytest.MonkeyPatch, sweep: Path) -> tuple[list[Any], str]:
+    """Give the panels of a sweep's one figure, and the words below it."""
+    seen: list[Any] = []
+
+    def finish(_: Any, __: str, panels: Any, foot: str, ___: str) -> bytes:
+        seen.append(([(p.get_title(), p.get_xlim(), p.get_ylim(), len(p.lines)) for p in panels], foot))
+        return b""
+
+    monkeypatch.setattr(figure_style, "finish", finish)
+    monkeypatch.setattr(figure, "FIGURES", {name: figure.FIGURES[name] for name in ("curves", "gradients")})
+    figure.write(sweep)
+    (found,) = seen
+    return found
+
+
+@pytest.mark.parametrize(("seeds", "words"), [(1, "one seed a line"), (3, "mean over seeds; band: lowest to highest")])
+def test_a_band_is_spoken_of_only_where_there_is_one(seeds: int, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, foot = drawn(monkeypatch, fake.write_probed(Path("outputs"), seeds=seeds))
+    assert words in foot and ("band" in foot) == (seeds > 1)
+
+
+def test_only_panels_with_something_in_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    panels, _ = drawn(monkeypatch, fake.write_probed(Path("outputs/both")))
+    assert [(title, lines) for title, *_, lines in panels] == [
+        ("(a) W1 by decoder layer, 6-6 model", 2),
+        ("(b) W2 by decoder layer, 6-6 model", 2),
+        ("(c) W2 of the last layer, Post-LN", 1),
+        ("(d) W2 of the last layer, Pre-LN", 1),
+    ]
+    panels, _ = drawn(monkeypatch, fake.write_probed(Path("outputs/one"), depths=(6,)))
+    assert [title[:6] for title, *_ in panels] == ["(a) W1", "(b) W2"]  # one depth is no curve over depth
+
+
+def test_without_bleu_there_is_no_panel_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{k: v for k, v in row.items() if k != "bleu"} for row in fake.rows("pre", 200, 1)]
+    fake.write_run(Path("outputs/s/a"), fake.run("pre", 200, 1), metrics=rows)
+    with monkeypatch.context() as patch:
+        panels, foot = drawn(patch, Path("outputs/s"))
+    assert len(panels) == 1 and foot.startswith("one seed a line")
+    fake.write_run(Path("outputs/s/b"), fake.run("pre", 0, 1, optim=Optim("sgd", 1e-3)), metrics=fake.rows("pre", 0, 1))
+    assert Path("outputs/s/curves.svg") in figure.write(Path("outputs/s"))  # the row of Adam has one panel
+
+
+def test_epochs_and_bleu_begin_at_zero(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (loss, bleu), _ = drawn(monkeypatch, demo)
+    assert loss[1][0] == bleu[1][0] == 0 and loss[1][1] > 4
+    assert -0.05 * bleu[2][1] < bleu[2][0] < 0 and loss[2][0] > 0
 
 
 @pytest.mark.parametrize("name", ["$\\frac{$x", "<script>&\"'", "ünïcode 訓練 🎉", "a_b^c", "x" * 300])
@@ -152,12 +184,11 @@ def test_foreign_names_are_text(name: str, demo: Path) -> None:
     config = sorted(demo.glob("*/config.yaml"))[0]
     config.write_text(re.sub(r"^(schedule:\n  name: ).*$", r"\1constant", config.read_text(), flags=re.M))
     assert any(name[:8] in line.label for line in figure_curves.lines(collect(demo))["adam"]["bleu"])
-    (file,) = figure.write(demo)
-    assert b"<script" not in file.read_bytes()
+    assert all(b"<script" not in file.read_bytes() for file in figure.write(demo))
 
 
 def test_gradients_by_layer_and_by_depth() -> None:
-    sweep = write_probed(Path("outputs"))
+    sweep = fake.write_probed(Path("outputs"))
     models = figure_gradients.models(collect(sweep))
     assert [(m.norm, m.depth) for m in models] == [("post", 6), ("post", 8), ("pre", 6), ("pre", 8)]
     assert figure_gradients.shown(models) == 6
@@ -169,9 +200,9 @@ def test_gradients_by_layer_and_by_depth() -> None:
 
 
 def test_after_warm_up_the_latest_checkpoint_counts() -> None:
-    sweep = write_probed(Path("outputs"))
+    sweep = fake.write_probed(Path("outputs"))
     file = sweep / "post-8" / "probe.json"
-    trained = [probe_rows("post", 8, 1, at="checkpoint", updates=u, value=float(u)) for u in (200, 400)]
+    trained = [fake.probe_rows("post", 8, 1, at="checkpoint", updates=u, value=float(u)) for u in (200, 400)]
     file.write_text(json.dumps([*json.loads(file.read_text()), *trained[0], *trained[1]]))
     models = figure_gradients.models(collect(sweep))
     assert figure_gradients.shown(models) == 8  # the depth that was trained is the one by layer
@@ -182,8 +213,8 @@ def test_after_warm_up_the_latest_checkpoint_counts() -> None:
 
 def test_both_figures_where_both_kinds_of_results_lie(demo: Path) -> None:
     run = sorted(demo.glob("post_ln-warmup200-*"))[0]
-    (run / "probe.json").write_text(json.dumps(probe_rows("post", 5)))
-    assert [file.name for file in figure.write(demo)] == ["curves.svg", "gradients.svg"]
+    (run / "probe.json").write_text(json.dumps(fake.probe_rows("post", 5)))
+    assert [file.name for file in figure.write(demo)][:2] == ["curves.svg", "gradients.svg"]
     assert [file.parent for file in figure.write(run)] == [run, run]
 
 
@@ -197,14 +228,15 @@ def spoil(kind: str) -> Path:
         sweep = fake.write_demo(Path("outputs"))
         fake.write_run(sweep / "b", fake.run("pre", 7, 1), metrics=fake.rows("pre", 0, 1), fingerprint="0ther")
         return sweep
-    sweep = write_probed(Path("outputs"))
+    sweep = fake.write_probed(Path("outputs"))
     file = sweep / "post-6" / "probe.json"
     contents = {
         "damaged": '[{"at": "init"}]',
         "cut": "[{",
-        "no decoder": json.dumps(probe_rows("post", 6, module="encoder.fc1")),
-        "other setting": json.dumps(probe_rows("post", 6, setting="8 batches")),
-        "state": json.dumps(probe_rows("post", 6, at="?")),
+        "mapping": "{}",
+        "no decoder": json.dumps(fake.probe_rows("post", 6, module="encoder.fc1")),
+        "other setting": json.dumps(fake.probe_rows("post", 6, setting="8 batches")),
+        "state": json.dumps(fake.probe_rows("post", 6, at="?")),
     }
     if kind in contents:
         file.write_text(contents[kind])
@@ -215,7 +247,7 @@ def spoil(kind: str) -> Path:
         config = (sweep / "post-6" / "config.yaml").read_text().replace("d_model: 512", "d_model: 256")
         (sweep / "narrow").mkdir()
         (sweep / "narrow" / "config.yaml").write_text(config)
-        (sweep / "narrow" / "probe.json").write_text(json.dumps(probe_rows("post", 6)))
+        (sweep / "narrow" / "probe.json").write_text(json.dumps(fake.probe_rows("post", 6)))
     return sweep
 
 
@@ -227,7 +259,8 @@ def spoil(kind: str) -> Path:
         ("damaged", "post-6/probe.json: not the rows of a probe"),
         ("state", "post-6/probe.json: not the rows of a probe"),
         ("cut", "post-6/probe.json"),
-        ("no decoder", "has no grad_norm_of_mean of a decoder layer's fc1 or fc2"),
+        ("mapping", "post-6/probe.json: not the rows of a probe; delete it to have it made again"),
+        ("no decoder", "no probe.json here has grad_norm_of_mean of a decoder layer's fc1 or fc2"),
         ("other setting", "probes of different settings do not compare: '4 batches' and '8 batches'"),
         ("two widths", "two configurations of Post-LN with 6 layers: they differ in size.d_model"),
     ],

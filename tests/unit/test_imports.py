@@ -22,6 +22,8 @@ TOP = {"__main__", "cli", "doctor", "launch", "reference", "show", "survey", "sw
 INSIDE = {
     "errors": set(),
     "paper": set(),
+    "claims": {"paper"},
+    "unstated": {"paper"},
     "schedule": set(),
     "config": {"schedule", "errors"},
     "files": set(),
@@ -29,6 +31,7 @@ INSIDE = {
     "memory": set(),
     "timing": {"memory", "rundir"},
     "check": {"config", "schedule", "errors"},
+    "scale": {"config"},
     "score": {"errors"},
     "data": {"data", "config", "rundir", "files", "errors"},
     "track": {"track", "config", "rundir", "errors"},
@@ -38,13 +41,15 @@ INSIDE = {
     "statement": set(),
     "lemmas": {"meanfield", "theory", "statement"},
     "backend": {"backend", "config", "schedule", "files", "errors", "data", "probe", "timing"},
-    "report": {"report", "config", "rundir", "files", "schedule", "paper", "errors"},
+    "report": {"report", "config", "rundir", "files", "schedule", "paper", "claims", "unstated", "errors"},
     "console": {"rundir", "errors"},
 }
 # What may be imported beside the standard library.
 OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
     "paper": set(),
+    "claims": set(),
+    "unstated": set(),
     "schedule": set(),
     "rundir": set(),
     "config": {"yaml", "omegaconf"},
@@ -114,6 +119,8 @@ PLANTED = [
     ("schedule", "import torch", "torch"),
     ("schedule", "from lnexp.errors import UserError", "lnexp.errors"),
     ("paper", "import yaml", "yaml"),
+    ("claims", "from lnexp.config import Run", "lnexp.config"),
+    ("report.judge", "from lnexp.score import Sentences", "lnexp.score"),
     ("config", "from lnexp import rundir", "lnexp.rundir"),
     ("config", "def f():\n    import hydra.utils", "hydra.utils"),
     ("rundir", "from lnexp.config import Run", "lnexp.config"),

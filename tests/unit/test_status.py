@@ -120,6 +120,17 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path, monkeypatch: pytest.
     assert len(parsed) < 150
 
 
+def test_a_long_row_of_a_probe_does_not_hide_the_speed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[rundir.Row] = [{"split": "train", "updates": u, "wall_s": u / 4, "loss_bits": 5.0} for u in range(2000)]
+    probe = {"split": "probe", "updates": 2000, "grad": {f"decoder.layers.{i}.fc2": 1.0 for i in range(500)}}
+    running(tmp_path / "a", 2000, [*rows, probe])
+    assert len(json.dumps(probe)) > live.TAIL
+    assert live.recent(tmp_path / "a").updates_per_s() == pytest.approx(4.0)
+    monkeypatch.setattr(live, "LONG_TAIL", 10**9)  # not read where the short tail tells the speed
+    running(tmp_path / "b", 2000, rows)
+    assert not live.recent(tmp_path / "b").whole
+
+
 @pytest.mark.parametrize("size", [live.TAIL - 1, live.TAIL, live.TAIL + 1, 2 * live.TAIL])
 def test_rows_at_the_edge_of_what_is_read(tmp_path: Path, size: int) -> None:
     first = json.dumps({"split": "valid", "updates": 1, "loss_bits": 1.5}) + "\n"
@@ -147,8 +158,17 @@ def test_a_line_that_is_no_row_makes_the_run_damaged(tmp_path: Path, line: str) 
         file.write(line.encode("latin-1") + b"\n")
     run = one(folder)
     assert run.state == "damaged"
-    assert str(run.reason).startswith(f"{folder}/metrics.jsonl: cannot be read as rows of JSON (")
+    assert str(run.reason).startswith(f"{folder}/metrics.jsonl, line ")
     assert "\n" not in str(run.reason) and "1 damaged" in status.status(folder)
+
+
+def test_of_a_very_long_log_damage_at_the_end_is_seen(tmp_path: Path) -> None:
+    folder = running(tmp_path / "a")
+    row = json.dumps({"split": "train", "updates": 5, "wall_s": 1.0}) + "\n"
+    (folder / "metrics.jsonl").write_text(row * (status.WHOLE // len(row) + 1) + "{\n")
+    run = one(folder)
+    assert run.state == "damaged"
+    assert str(run.reason).startswith(f"{folder}/metrics.jsonl: cannot be read as rows of JSON (")
 
 
 def test_the_table_reads_the_validations_alone_and_gives_the_same(tmp_path: Path) -> None:
@@ -245,6 +265,31 @@ def test_json_is_the_same_as_data(tmp_path: Path) -> None:
         "updates": 900, "bound": 1200, "valid_loss_bits": "nan", "valid_bleu": 0.92, "wall_s": 189.0, "left_s": None,
         "reason": "gradient norm not finite at update 851",
     }  # fmt: skip
+
+
+def test_what_was_only_probed_is_not_called_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And is not waited for, unless a sweep asks for its training."""
+    folder = running(tmp_path / "s" / "a")
+    (folder / "status.json").unlink()
+    (folder / "metrics.jsonl").unlink()
+    assert one(tmp_path / "s").state == "missing"
+    (folder / "probe.json").write_text("[]")
+    assert one(tmp_path / "s").state == "probed" and one(tmp_path / "s").reason is None
+    text = status.status(tmp_path / "s")
+    assert "s: 1 found: 1 probed\n" in text and "probed        –           –" in text
+    assert "missing (probed only)" in table.render(collect(tmp_path / "s"))
+    waited: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waited.append(seconds)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    status.watch(tmp_path / "s", out=Terminal())
+    assert waited == []
+    (tmp_path / "s" / "sweep.json").write_text('{"sweep": "s", "wanted": [{"folder": "a", "overrides": ["seed=1"]}]}')
+    status.watch(tmp_path / "s", out=Terminal())
+    assert waited == [2.0]
 
 
 # ---- the screen ----

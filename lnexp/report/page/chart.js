@@ -4,6 +4,7 @@ const plots = new Map();  // id of the holder -> {u, panel}
 const SECONDS = [1, 2, 5, 10, 15, 30].flatMap(n => [n, n * 60, n * 3600]).concat(0.1, 0.5, 86400, 172800, 604800).sort((a, b) => a - b);
 const LOG_SECONDS = [1, 2, 5, 10, 30].flatMap(n => [n, n * 60, n * 3600]).concat(86400, 432000, 864000).sort((a, b) => a - b);
 let printing = false;  // then charts have the size of their place on paper, not on the screen
+const MOST_MARKED = 40;  // numbers of a line that has markers
 const STRIDE = 3;  // series of a line: itself, its lower and its upper edge
 
 function joined(lines, logx) {  // one x for all lines; with very many points, x is rounded to a 600th of the axis
@@ -50,7 +51,7 @@ function draw(panel, holder) {
   const axis = { stroke: soft, grid: { stroke: css("--grid"), width: 1 }, ticks: { show: false }, font, gap: 6 };
   const mark = t => panel.axis[3](t), tip = el("div", { class: "tip", hidden: "" });
   const timeMarks = (_, __, low, high) => { const found = LOG_SECONDS.filter(s => s >= low && s <= high); return found.length > 2 ? found : logMarks(low, high); };
-  const marks = { splits: (_, __, low, high) => logMarks(low, high), filter: (_, splits) => splits };
+  const decades = { splits: (_, __, low, high) => logMarks(low, high), filter: (_, splits) => splits };
   const u = new uPlot({
     width: printing ? 420 : holder.clientWidth, height: printing ? 230 : panel.height, padding: [10, 18, 0, 0], legend: { show: false },
     scales: {
@@ -58,10 +59,10 @@ function draw(panel, holder) {
       y: { distr: isLog(panel) ? 3 : 1, range: panel.range?.y ? () => panel.range.y : yRange(panel) },
     },
     axes: [
-      { ...axis, size: 30, space: 64, incrs: panel.axis[0] === "wall_s" ? SECONDS : undefined, ...(logx ? { ...marks, ...(panel.axis[0] === "wall_s" ? { splits: timeMarks } : {}) } : {}),
+      { ...axis, size: 30, space: 64, incrs: panel.axis[0] === "wall_s" ? SECONDS : undefined, ...(logx ? { ...decades, ...(panel.axis[0] === "wall_s" ? { splits: timeMarks } : {}) } : {}),
         values: (_, ticks) => ticks.map(mark),
         ...(panel.small ? {} : { label: panel.axis[1], labelSize: 18, labelGap: 0, labelFont: font }) },
-      { ...axis, size: 54, ...(isLog(panel) ? marks : {}), values: (_, ticks) => ticks.map(tick) },
+      { ...axis, size: 54, ...(isLog(panel) ? decades : {}), values: (_, ticks) => ticks.map(tick) },
     ],
     series: [{}, ...lines.flatMap(line => {
       const edge = { stroke: "transparent", width: 0, points: { show: false }, alpha: strength(line) };
@@ -73,6 +74,7 @@ function draw(panel, holder) {
     hooks: {
       setCursor: [plot => readOut(plot, panel, tip)],
       setSelect: [plot => { if (plot.select.width > 4 && panel.axis[0] === view.x) zoomTo([plot.posToVal(plot.select.left, "x"), plot.posToVal(plot.select.left + plot.select.width, "x")]); }],
+      drawSeries: [(plot, k) => { if ((k - 1) % STRIDE === 0 && panel.split !== "train") marks(plot, panel.lines[(k - 1) / STRIDE], plot.data[k]); }],
       draw: [plot => (panel.ends || []).forEach(end => cross(plot, end))],
     },
   }, joined(lines, logx), holder);
@@ -102,6 +104,21 @@ function nearest(u, series, index) {  // lines do not share their x: take the cl
   if (before < 0 || after >= ys.length) return before < 0 ? Math.min(after, ys.length - 1) : before;
   return xs[index] - xs[before] <= xs[after] - xs[index] ? before : after;
 }
+function marks(u, line, ys) {  // the marker of a configuration on its numbers, where there is room for it
+  if (!line.marker || line.xs.length > MOST_MARKED) return;
+  const c = u.ctx, r = 3.2 * devicePixelRatio, corners = CORNERS[line.marker.shape], { min, max } = u.scales.x;
+  c.save();
+  c.globalAlpha = strength(line); c.setLineDash([]); c.lineWidth = 1.6 * devicePixelRatio;
+  c.strokeStyle = line.stroke; c.fillStyle = line.marker.hollow ? css("--card") : line.stroke;
+  u.data[0].forEach((at, i) => {
+    if (ys[i] === null || ys[i] === undefined || at < min || at > max) return;
+    const x = u.valToPos(at, "x", true), y = u.valToPos(ys[i], "y", true);
+    c.beginPath();
+    if (corners) corners.forEach(([a, b]) => c.lineTo(x + r * a, y + r * b)); else c.arc(x, y, r, 0, 7);
+    c.closePath(); c.fill(); c.stroke();
+  });
+  c.restore();
+}
 function cross(u, [px, py]) {  // where a diverged run has its last number
   if (px > u.scales.x.max || px < u.scales.x.min || py > u.scales.y.max || py < u.scales.y.min) return;
   const x = u.valToPos(px, "x", true), y = u.valToPos(py, "y", true), r = 5 * devicePixelRatio, c = u.ctx;
@@ -128,7 +145,7 @@ function readOut(u, panel, tip) {
   const rows = [...found.values()].map(f => ({ ...f, mean: f.ys.reduce((a, b) => a + b) / f.ys.length, n: f.n || f.ys.length }));
   rows.sort((a, b) => b.mean - a.mean);
   tip.replaceChildren(el("table", {}, el("caption", {}, panel.axis[2](at)), el("tbody", {}, ...rows.slice(0, 14).map(row => el("tr", {},
-    el("td", {}, sample(row.line.stroke, row.line.dash)), el("td", { class: "foreign" }, row.label),
+    el("td", {}, sample(row.line)), el("td", { class: "foreign" }, row.label),
     el("td", { class: "value" }, figure(row.mean)),
     el("td", { class: "soft" }, row.lo === undefined || row.n < 2 ? row.n > 1 ? `mean of ${row.n}` : "" : `${figure(row.lo)} to ${figure(row.hi)}, n=${row.n}`))))));
   tip.hidden = !rows.length;

@@ -1,5 +1,4 @@
-// Colour and dash by factor, so that a configuration looks the same in every chart and on every visit:
-// Post-LN warm, Pre-LN cool, no warm-up dashed, the longest warm-up solid.
+// Colour, dash and marker of a configuration come with the data (look.py), so that page and figures agree.
 
 function isDark() {
   return view.theme ? view.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
@@ -11,42 +10,33 @@ function css(name) {  // a colour of the style sheet as the canvas can take it
   probe.style.color = "";
   return found;
 }
-const warmups = () => [...new Set(DATA.groups.map(g => g.warmup).filter(w => w > 0))].sort((a, b) => b - a);
-const DASHES = [[], [2, 3], [10, 3, 2, 3], [14, 4]];
-
-function shadeOf(group) {  // what tells groups of one model apart, beside what their dashes tell
-  const byDash = warmups().length <= DASHES.length;
-  return DATA.factors.map((f, i) => f.key === "model.norm" || (byDash && f.key === "schedule.warmup_updates") ? "" : group.levels[i]).join("|");
-}
-let shades = new Map();
-function countShades() {  // groups come in factor order
-  shades = new Map();
-  for (const group of DATA.groups) {
-    if (!shades.has(group.norm)) shades.set(group.norm, new Map());
-    const known = shades.get(group.norm), shade = shadeOf(group);
-    if (!known.has(shade)) known.set(shade, known.size);
-  }
-}
-function colour(group, alpha = 1) {
-  const dark = isDark(), known = shades.get(group.norm), single = known.size < 2;
-  const step = single ? 0 : known.get(shadeOf(group)) / (known.size - 1);
-  if (group.norm === "post") return `hsl(${single ? 20 : 4 + step * 40} 86% ${(dark ? 60 : 40) + step * 4}% / ${alpha})`;
-  if (group.norm === "pre") return `hsl(${single ? 214 : 245 - step * 58} ${dark ? 88 : 72}% ${(dark ? 70 : 46) - step * 8}% / ${alpha})`;
-  return `hsl(0 0% ${dark ? 63 : 44}% / ${alpha})`;
-}
+const colour = (look, alpha = 1) => (isDark() ? look.dark : look.light) + Math.round(255 * alpha).toString(16).padStart(2, "0");
 function depthColour(step) {  // from the first layer (violet) to the last (green)
   return `hsl(${285 - 150 * step} ${isDark() ? 60 : 65}% ${isDark() ? 68 : 36}%)`;
 }
-function dash(group) {
-  return group.warmup ? DASHES[warmups().indexOf(group.warmup) % DASHES.length] : [6, 4];
-}
-function sample(stroke, dashes) {  // a piece of a line, for legends
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
-  svg.setAttribute("class", "key"); svg.setAttribute("viewBox", "0 0 34 12"); svg.setAttribute("aria-hidden", "true");
-  for (const [k, v] of Object.entries({ x1: 1, y1: 6, x2: 33, y2: 6, "stroke-width": 2.5, "stroke-dasharray": dashes.join(" ") })) line.setAttribute(k, v);
+const lookLine = (look, name) => ({ label: name, stroke: colour(look), fill: colour(look, 0.17), dash: look.dash, marker: look });
+const lookOf = g => ({ group: g, ...lookLine(DATA.groups[g].look, DATA.groups[g].name) });
+
+const CORNERS = {  // of a marker, around its middle, y downwards; a circle has none
+  circle: null, triangle: [[0, -1.15], [1.1, 0.85], [-1.1, 0.85]], wedge: [[0, 1.15], [1.1, -0.85], [-1.1, -0.85]],
+  diamond: [[0, -1.25], [1.25, 0], [0, 1.25], [-1.25, 0]], square: [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
+};
+const svg = (tag, props) => {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) node.setAttribute(name, value);
+  return node;
+};
+function sample({ stroke, dash, marker }) {  // a piece of a line, for legends
+  const piece = svg("svg", { class: "key", viewBox: "0 0 34 12", "aria-hidden": "true" });
+  const line = svg("line", { x1: 1, y1: 6, x2: 33, y2: 6, "stroke-width": 2.5, "stroke-dasharray": dash.join(" ") });
   line.style.stroke = stroke;
-  svg.append(line);
-  return svg;
+  piece.append(line);
+  if (!marker) return piece;
+  const corners = CORNERS[marker.shape], place = { cx: 17, cy: 6, r: 3.6, "stroke-width": 1.6 };
+  const dot = corners ? svg("polygon", { points: corners.map(([x, y]) => `${17 + 3.6 * x},${6 + 3.6 * y}`).join(" "), "stroke-width": 1.6 }) : svg("circle", place);
+  dot.style.stroke = stroke;
+  dot.style.fill = marker.hollow ? "var(--card)" : stroke;
+  piece.append(dot);
+  return piece;
 }
-const key = group => sample(colour(group), dash(group));
+const key = group => sample(lookLine(group.look, group.name));

@@ -73,7 +73,6 @@ function linesOf(chart, groups) {
   }
   return { lines: log ? lines.map(aboveZero) : lines, ends: ends.filter(Boolean) };
 }
-const lookOf = g => ({ group: g, label: DATA.groups[g].name, stroke: colour(DATA.groups[g]), fill: colour(DATA.groups[g], 0.17), dash: dash(DATA.groups[g]) });
 function lastPoint({ xs, ys }, log) {
   for (let i = ys.length - 1; i >= 0; i--) if (ys[i] !== null && !(log && ys[i] <= 0)) return [xs[i], ys[i]];
   return null;

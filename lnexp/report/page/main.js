@@ -1,14 +1,14 @@
 // The start, and what comes from outside the page: its size, the system's theme, the address, the printer.
 
 function everything() {
-  countShades(); theme(); summary(); controls(); legend(); results(); costs(); compare(); runList(); render(); press();
+  theme(); summary(); controls(); legend(); results(); costs(); compare(); runList(); render(); press();
 }
 loadView();
 everything();
 startWatching();
 
 $("theme").addEventListener("change", () => { view.theme = $("theme").value; saveView(); everything(); });
-$("kind").addEventListener("change", () => { view.kind = $("kind").value; changed(); });
+for (const id of ["kind", "quantity", "module"]) $(id).addEventListener("change", () => { view[id] = $(id).value; changed(); });
 addEventListener("hashchange", () => { loadView(); everything(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);
 let waiting = 0, width = innerWidth;

@@ -37,7 +37,7 @@ function sharedRange(panels) {  // facets are read against each other: the same 
   return low > high ? {} : { y: yRange(panels[0])(null, low, high), x: xRange(panels[0])(null, first, last) };
 }
 function frames(place, panels) {  // keep the holders while the layout stays: the focus stays with them
-  const layout = panels.map(p => `${p.holder} ${p.title}`).join("\n");
+  const layout = panels.map(p => `${p.holder} ${p.title} ${p.unit}`).join("\n");
   if (place.dataset.layout === layout) return;
   place.dataset.layout = layout;
   for (const old of place.querySelectorAll(".plot")) { plots.get(old.id)?.u.destroy(); plots.delete(old.id); }
@@ -67,6 +67,7 @@ function render() {
   place.classList.toggle("facets", facets);
   drawAll(place, panels);
   renderLayers();
+  renderProbed();
   const several = DATA.groups.some((_, g) => DATA.runs.filter(r => r.group === g && r.train.updates.length).length > 1);
   $("reading").textContent = [
     facets ? `${CHARTS.find(c => c.id === view.metric).title} in every frame, on the same axes.` : "",

@@ -2,7 +2,7 @@
 
 const head = names => el("thead", {}, el("tr", {}, ...names.map(([text, kind]) => el(text ? "th" : "td", { class: kind, scope: text ? "col" : null }, text))));
 const state = (kind, text) => el("span", { class: `state ${kind}${text.length < 24 ? " brief" : ""}` }, text);
-const STATES = ["failed", "damaged", "diverged", "cut", "interrupted", "running", "missing", "done"];
+const STATES = ["failed", "damaged", "diverged", "cut", "interrupted", "running", "missing", "probed", "done"];
 const worst = states => STATES.find(s => states[s]);  // the mark of a row with several runs
 const two = v => v === null || v === undefined ? NONE : v.toFixed(2);
 
@@ -56,6 +56,8 @@ function summary() {  // the head of the page, and the states that the list of r
   const plural = (n, word) => `${whole(n)} ${word}${n === 1 ? "" : "s"}`;
   $("kicker").replaceChildren(`${plural(DATA.groups.length, "configuration")}, ${plural(DATA.runs.length, "run")}`, ...kinds.map(s => state(s, `${whole(counts[s])} ${s}`)));
   $("summary").textContent = DATA.summary;
+  // A sweep that was only probed has no curve, score or cost: its page is what was measured.
+  for (const id of ["charts", "outcome", "together"]) $(id).hidden = DATA.probed && !DATA.runs.some(run => run.state !== "probed" && run.state !== "missing");
   $("states").replaceChildren(...(kinds.length > 1 ? ["", ...kinds] : []).map(s => el("button", {
     type: "button", "aria-pressed": String(view.state === s), onclick: () => { view.state = s; saveView(); summary(); runList(); press(); },
   }, s || "all")));

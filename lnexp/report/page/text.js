@@ -52,4 +52,5 @@ const AXES = [
   ["wall_s", "wall-clock", clock, clock],
   ["tokens", "tokens", v => `${short(v)} tokens`, short],
 ];
-const LAYER = ["layer", "layer", v => `layer ${whole(v)}`, v => Number.isInteger(v) ? String(v) : ""];
+const integer = v => Number.isInteger(v) ? String(v) : "";
+const LAYER = ["layer", "layer", v => `layer ${whole(v)}`, integer], DEPTH = ["layer", "layers of the stack", v => `${whole(v)} layers`, integer];

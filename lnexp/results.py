@@ -1,0 +1,46 @@
+"""`lnexp table` and `lnexp figure`: the files, the table on the screen, and by name what is in neither.
+
+Exit code 1 where a run of the sweep is damaged: what was printed is right, but not whole.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from lnexp.errors import UserError
+from lnexp.report.collect import DAMAGED, Result, collect
+from lnexp.report.group import left_out
+
+
+def show_table(path: str, form: str, outputs: str) -> int:
+    """Write the table, and print it in Markdown; where it cannot be written print it all the same, and say so."""
+    from lnexp.paired import Tester
+    from lnexp.report import table
+
+    results = collect(path, outputs=outputs)
+    try:
+        written = table.write(path, form, outputs, Tester())
+    except UserError:
+        print(table.render(results, form))  # a fault of the runs comes up again here
+        raise
+    if form == "md":
+        print(written[0].read_text(encoding="utf-8"))
+        print(table.summary(results) + "\n")
+    print(*written, sep="\n")
+    return _name("table", results)
+
+
+def show_figure(path: str, form: str, outputs: str) -> int:
+    """Draw the figures that the results allow, and print the files' names."""
+    from lnexp.report import figure
+
+    for file in figure.write(path, form, outputs):
+        print(file)
+    return _name("figure", collect(path, outputs=outputs))
+
+
+def _name(verb: str, results: Sequence[Result]) -> int:
+    for line in left_out(results):
+        print(f"lnexp {verb}: left out: {line}", file=sys.stderr)
+    return 1 if any(result.state == DAMAGED for result in results) else 0
