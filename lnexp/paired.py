@@ -18,6 +18,8 @@ from lnexp.report.samples import lines_of
 if TYPE_CHECKING:
     from lnexp.score import Sentences
 
+MOST = 12
+"""Pairs that one table tests, at a quarter of a second each for 1,000 sentences."""
 ROUNDED = 0.005
 """scores.json has four digits behind the point; a translation that is off by more is not the one that was scored."""
 
@@ -28,9 +30,12 @@ class Tester:
     def __init__(self) -> None:
         self._sets: dict[tuple[str, str], Sentences] = {}
         self._checked: dict[Path, tuple[str, ...]] = {}
+        self._tested = 0
 
     def __call__(self, a: Sequence[Result], b: Sequence[Result], scores: Column) -> dict[str, str | float] | str:
         """Give {"p", "signature"} for the seeds that both have, or for all where they share none."""
+        if self._tested == MOST:
+            return f"only the first {MOST} pairs are, to stay quick"
         sides = [[run for run in runs if str(run.folder) in scores.values] for runs in (a, b)]
         shared = {run.seed for run in sides[0]} & {run.seed for run in sides[1]}
         try:
@@ -39,6 +44,7 @@ class Tester:
             p, signature = self._set(sides[0][0], scores).paired(one, other)
         except UserError as error:
             return str(error)
+        self._tested += 1
         return {"p": round(p, 4), "signature": signature}
 
     def _translation(self, run: Result, scores: Column) -> tuple[str, ...]:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations_with_replacement, product
+from operator import itemgetter
 
 from lnexp.report.interval import Sample, t_quantile
 
 MOST_EXACT = 5
 """Seeds a side up to which every resample is counted: 5 to the 5th a side, in 126 kinds."""
-DRAWS = 10_000
+DRAWS = 2_000
+"""Resamples beyond that; a share counted over so many is off by 1% (one standard error) at most."""
 
 
 def welch(a: Sample, b: Sample, level: float = 0.95) -> tuple[float, float] | None:
@@ -62,27 +65,41 @@ class Resamples:
         return self.values[-1][0]
 
 
-def resample(a: Sample, b: Sample | None = None, draws: int = DRAWS, seed: int = 1) -> Resamples:
+def resample(a: Sample, b: Sample | None = None) -> Resamples:
     """Draw seeds anew on each side: the mean of `a`, or mean(b) - mean(a).
 
     Up to MOST_EXACT seeds a side every resample is counted (3 and 3 seeds: 27 times 27 = 729, of 10 times 10 kinds);
-    above, `draws` of them are drawn, the same ones each time.
+    above, DRAWS of them are drawn, the same ones each time.
     """
     sides = [side for side in (a, b) if side is not None]
-    if max(side.n for side in sides) <= MOST_EXACT:
-        shares: Counter[float] = Counter()
-        for means in product(*(_means(side.values) for side in sides)):
-            shares[_difference([mean for mean, _ in means])] += math.prod(times for _, times in means)
-        count = math.prod(side.n**side.n for side in sides)
-        return Resamples(tuple(sorted((value, times / count) for value, times in shares.items())), count, True)
-    draw = random.Random(seed)
-    drawn = Counter(
-        _difference([math.fsum(draw.choices(side.values, k=side.n)) / side.n for side in sides]) for _ in range(draws)
-    )
-    return Resamples(tuple(sorted((value, times / draws) for value, times in drawn.items())), draws, False)
+    shares: Counter[float] = Counter()
+    if max(side.n for side in sides) > MOST_EXACT:
+        drawn = zip(*(_drawn_means(side.values, stream) for stream, side in enumerate(sides)), strict=True)
+        shares.update(map(_difference, drawn))
+        return _resamples(shares, DRAWS, False)
+    for means in product(*(_all_means(side.values) for side in sides)):
+        shares[_difference([mean for mean, _ in means])] += math.prod(times for _, times in means)
+    return _resamples(shares, math.prod(side.n**side.n for side in sides), True)
 
 
-def _means(values: Sequence[float]) -> list[tuple[float, int]]:
+def _resamples(shares: Counter[float], count: int, exact: bool) -> Resamples:
+    return Resamples(tuple(sorted((value, times / count) for value, times in shares.items())), count, exact)
+
+
+@lru_cache(maxsize=64)
+def _draws(n: int, stream: int) -> tuple[Callable[[Sequence[float]], Sequence[float]], ...]:
+    """Give DRAWS ways to draw n of n; two streams, so that two samples of a size are not drawn alike."""
+    draw = random.Random(stream)
+    return tuple(itemgetter(*draw.choices(range(n), k=n)) for _ in range(DRAWS))
+
+
+@lru_cache(maxsize=1024)
+def _drawn_means(values: tuple[float, ...], stream: int) -> tuple[float, ...]:
+    n = len(values)
+    return tuple(math.fsum(take(values)) / n for take in _draws(n, stream))
+
+
+def _all_means(values: Sequence[float]) -> list[tuple[float, int]]:
     """Give the mean of every multiset of n of the n values, and in how many orders it can be drawn."""
     n = len(values)
     found = []

@@ -196,7 +196,7 @@ def _numbers(values: Sequence[float | None]) -> dict[str, Any] | None:
 
 
 def grid(pace: dict[str, Any]) -> Grid:
-    """Give the table: a row a pair, a metric and a target; one for both targets where they are the same; at most MOST pairs."""
+    """Give the table of at most MOST pairs: a row a pair, a metric and a target, or one for both where they agree."""
     headers = ["how fast", "until Post-LN's", "Post-LN, checkpoint", "Pre-LN, checkpoint", "updates", "epochs",
                "wall-clock", "Pre/Post", "reached", "sooner", "Post-LN then", "in the paper"]  # fmt: skip
     rows = []

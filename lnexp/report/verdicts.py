@@ -76,7 +76,7 @@ def open_grid(points: Sequence[Mapping[str, str]]) -> Grid | None:
     headers = ["point", "in the paper", "here", "to change it"]
     rows = [[p["point"], p["paper"], p["here"], p["change"]] for p in points]
     title = "What the paper leaves open, or says otherwise than the common recipe, and what was chosen here."
-    return Grid(title, headers, rows, widths={0: 1.8, 1: 3.3, 2: 2.4, 3: 3.6})
+    return Grid(title, headers, rows, widths={0: 1.6, 1: 2.7, 2: 3.2, 3: 3.7})
 
 
 def comma_separated(verdicts: Verdicts) -> str:

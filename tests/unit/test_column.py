@@ -104,8 +104,11 @@ def test_the_command_refuses_and_says_why(
     assert err.count("\n") == 1 and not list(folder.glob("table.*"))
 
 
-def test_the_command_refuses_two_ways_of_averaging(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = write(tmp_path, {"one": [mean(5)], "two": [mean(3)]})
+@pytest.mark.parametrize("best", [[], [{}]], ids=["alone", "beside the best"])
+def test_the_command_refuses_two_ways_of_averaging(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], best: list[Entry]
+) -> None:
+    folder = write(tmp_path, {"one": [*best, mean(5)], "two": [*best, mean(3)]})
     assert main(["table", str(folder)]) == 2
     assert (
         "one and two cannot stand in one column: averaging 'mean of 5' against 'mean of 3'" in capsys.readouterr().err
