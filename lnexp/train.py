@@ -112,7 +112,7 @@ class _Training:
             self._resumed = True
             rundir.write_json(folder / "env.json", env)
         with clock("tracking"):
-            from lnexp.track.sink import open_sink
+            from lnexp.track.choose import open_sink
 
             sink = open_sink(run, self.run_id, folder, env, self.say)
         with sink:

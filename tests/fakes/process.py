@@ -13,7 +13,7 @@ from pathlib import Path
 from fakes import moments
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["lnexp.launch", "lnexp.sweep", "lnexp.score", "lnexp.data.build", "lnexp.track.sink",
+_FORKS.set_forkserver_preload(["lnexp.launch", "lnexp.sweep", "lnexp.score", "lnexp.data.build", "lnexp.track.choose",
                                "lnexp.backend.session", "lnexp.backend.checkpoint", "sacrebleu"])  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 from lnexp import rundir
 from lnexp.config import Run, freeze
 from lnexp.rundir import RowFile
-from lnexp.track import live, sink
+from lnexp.track import choose, live, sink
 
 SCORES = [
     {"split": "test", "metric": "sacrebleu", "value": 31.5, "signature": "nrefs:1|v:2", "checkpoint": "best",
@@ -70,7 +70,7 @@ def in_wandb_words(row: dict[str, Any]) -> dict[str, Any]:
 def open_in(folder: Path, run: Run, run_id: str, said: list[str]) -> sink.Sink:
     """Open the tracker of a run; `log` of what is given writes the row to metrics.jsonl first, as training does."""
     folder.mkdir(parents=True, exist_ok=True)
-    tracker = sink.open_sink(run, run_id, folder, {"torch": "2.13.0", "data": "f00d"}, said.append)
+    tracker = choose.open_sink(run, run_id, folder, {"torch": "2.13.0", "data": "f00d"}, said.append)
     file, note = RowFile(folder), tracker.log
 
     def log(row: dict[str, Any]) -> None:

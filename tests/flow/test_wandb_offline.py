@@ -182,7 +182,7 @@ def test_the_environment_may_switch_it_off(tmp_path: Path, monkeypatch: pytest.M
 
 def test_mode_none_does_not_import_wandb(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from lnexp.config import Run; from lnexp.track.sink import open_sink\n"
+        "import sys; from pathlib import Path; from lnexp.config import Run; from lnexp.track.choose import open_sink\n"
         "with open_sink(Run(), 'x', Path('.'), {}, print) as s: s.log({'split': 'train'}); s.samples([])\n"
         "assert 'wandb' not in sys.modules and s.where is None"
     )
