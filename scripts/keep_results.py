@@ -18,6 +18,7 @@ from pathlib import Path
 from lnexp import rundir
 from lnexp.errors import UserError
 from lnexp.files import write_text
+from lnexp.paired import Tester
 from lnexp.report import figure, live, table
 from lnexp.report.collect import Result, collect, find
 from lnexp.report.status import certain
@@ -59,7 +60,7 @@ def keep(sweep: Path, target: Path, partial: bool = False) -> str:
                 else:
                     write_text(copy, anonymous(file.read_text(encoding="utf-8", errors="replace")))
         for form in table.SUFFIX:
-            table.write(target, form)
+            table.write(target, form, paired=Tester())
         figure.write(target)
     except OSError as error:
         raise UserError(f"{error.filename or target}: cannot be written ({error.strerror})") from None

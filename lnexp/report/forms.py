@@ -10,7 +10,7 @@ import json
 from typing import Any
 
 from lnexp import paper
-from lnexp.report import costs, markup, verdicts, wording
+from lnexp.report import costs, markup, pace, verdicts, wording
 from lnexp.report.markup import Grid
 
 Table = dict[str, Any]
@@ -19,14 +19,17 @@ _IDENTITY = ("metric", "split", "signature", "n_sentences", "data", "decode", "c
 
 
 def markdown(table: Table) -> str:
-    """Give all there is, a section each: results, verdicts, open points, and where the time went."""
-    grids = (_rows(table), verdicts.grid(table["claims"]), verdicts.open_grid(table["open"]), costs.grid(table["rows"]))
+    """Give all there is, a section each: results, verdicts, how fast, open points, and where the time went."""
+    grids = (_rows(table), verdicts.grid(table["claims"]), _pace(table), verdicts.open_grid(table["open"]),
+             costs.grid(table["rows"]))  # fmt: skip
     return "\n".join(markup.markdown(grid) for grid in grids if grid)
 
 
 def latex(table: Table) -> str:
-    """Give results, verdicts and open points as tables that fit a page's width (345 pt)."""
-    grids = (_page(table), verdicts.narrow(table["claims"]), verdicts.open_grid(table["open"]))
+    """Give results, verdicts, how fast and open points as tables that fit a page's width (345 pt)."""
+    speed = _pace(table)
+    grids = (_page(table), verdicts.narrow(table["claims"]), speed and _narrow(speed, _PACE),
+             verdicts.open_grid(table["open"]))  # fmt: skip
     return markup.latex(*(grid for grid in grids if grid))
 
 
@@ -59,11 +62,31 @@ def csv(table: Table) -> str:
     return markup.comma_separated(headers, rows)
 
 
+def _pace(table: Table) -> Grid | None:
+    return pace.grid(table["pace"]) if table["pace"] else None
+
+
+_PACE = {"how fast": 2.3, "until Post-LN's": 2.1, "Post-LN, checkpoint": 1.45, "Pre-LN, checkpoint": 1.45,
+         "Pre/Post": 1.5, "reached": 1.0, "sooner": 1.0}  # fmt: skip
+
+
+def _narrow(grid: Grid, widths: dict[str, float]) -> Grid:
+    """Keep these columns, so many cm wide, in the order they have."""
+    kept = [i for i, header in enumerate(grid.headers) if header in widths]
+    headers, *rows = ([row[i] for i in kept] for row in (grid.headers, *grid.rows))
+    return Grid(grid.title, headers, rows, grid.notes, widths={at: widths[name] for at, name in enumerate(headers)})
+
+
 def _rows(table: Table) -> Grid:
-    factors = table["factors"]
-    headers = [wording.factor(k) for k in factors]
+    headers = [wording.factor(k) for k in table["factors"]]
     rows = [[wording.level(k, v) for k, v in row["factors"].items()] for row in table["rows"]]
-    right = _add_numbers(table, headers, rows)
+    right: set[int] = set()
+    for name, key in _measured(table):
+        found = [row[key] for row in table["rows"]]
+        ns = [f" (n={n['n']})" if n and (key != _LOSS or n["n"] != (row["bleu"] or n)["n"]) else ""
+              for row, n in zip(table["rows"], found, strict=True)]  # fmt: skip
+        cells = [f"{n['text']}{count}" if n else wording.NOTHING for n, count in zip(found, ns, strict=True)]
+        right |= _add(headers, rows, name, cells) | _add_sd(headers, rows, found)
     _add(headers, rows, "state", [row["state"] for row in table["rows"]])
     right |= _add(headers, rows, "updates", [_span(row["updates"]) for row in table["rows"]])
     right |= _add(headers, rows, "wall-clock", [row["wall"] for row in table["rows"]])
@@ -74,33 +97,45 @@ def _rows(table: Table) -> Grid:
 
 
 def _page(table: Table) -> Grid:
+    """Give the rows for a page; the caption says in full what the short headers mean."""
     factors = _telling(table)
     headers = [wording.factor(k).rpartition(".")[2] for k in factors]
     rows = [[wording.level(k, row["factors"][k]) for k in factors] for row in table["rows"]]
-    right = _add_numbers(table, headers, rows)
+    widths = {i: 1.6 for i in range(len(factors)) if max(len(row[i]) for row in rows) > _LONG}
+    right: set[int] = set()
+    short = {"bleu": "BLEU", "averaged": "BLEU, mean", _LOSS: "loss"}
+    for _, key in _measured(table):
+        found = [row[key] for row in table["rows"]]
+        right |= _add(headers, rows, short[key], [n["text"] if n else wording.NOTHING for n in found])
+        right |= _add_sd(headers, rows, found)
+        if key != _LOSS:
+            right |= _add(headers, rows, "n", [str(n["n"]) if n else wording.NOTHING for n in found])
     if _compared(table):
         right |= _add(headers, rows, "− paper", [_gap(row) for row in table["rows"]])
     _add(headers, rows, "in the paper", [_short(row) for row in table["rows"]])
-    return Grid(_title(table), headers, rows, table["notes"], right, {len(headers) - 1: 2.2})
+    return Grid(_title(table), headers, rows, table["notes"], right, widths | {len(headers) - 1: 1.8})
 
 
-def _add_numbers(table: Table, headers: list[str], rows: list[list[str]]) -> set[int]:
-    """Add the columns of measured numbers: BLEU of one checkpoint, of a mean of several, validation loss."""
+_LOSS = "valid_loss_bits"
+_LONG = 10
+"""Letters of a factor's level beyond which LaTeX breaks it into lines."""
+
+
+def _measured(table: Table) -> list[tuple[str, str]]:
+    """Name the measured columns, and where a row has them: BLEU of one checkpoint, of a mean of several, loss."""
     split = table["metric"]["split"] if table["metric"] else "test"
     columns = [(f"{split} sacreBLEU", "bleu")]
     if "averaged" in table:
         columns.append((f"{table['averaged']['split']} sacreBLEU, {table['averaged']['checkpoint']}", "averaged"))
-    right: set[int] = set()
-    for name, key in (*columns, ("valid loss, bits", "valid_loss_bits")):
-        found = [row[key] for row in table["rows"]]
-        ns = [f" (n={n['n']})" if n and (key != "valid_loss_bits" or n["n"] != (row["bleu"] or n)["n"]) else ""
-              for row, n in zip(table["rows"], found, strict=True)]  # fmt: skip
-        cells = [f"{n['text']}{count}" if n else wording.NOTHING for n, count in zip(found, ns, strict=True)]
-        right |= _add(headers, rows, name, cells)
-        if any(n and n["sd"] is not None for n in found):
-            cells = [wording.NOTHING if not n or n["sd"] is None else f"{n['sd']:.2f}" for n in found]
-            right |= _add(headers, rows, "sd", cells)
-    return right
+    return [*columns, ("valid loss, bits", _LOSS)]
+
+
+def _add_sd(headers: list[str], rows: list[list[str]], found: list[Any]) -> set[int]:
+    """Add the standard deviations, where any configuration has one."""
+    if not any(n and n["sd"] is not None for n in found):
+        return set()
+    cells = [wording.NOTHING if not n or n["sd"] is None else f"{n['sd']:.2f}" for n in found]
+    return _add(headers, rows, "sd", cells)
 
 
 def _add(headers: list[str], rows: list[list[str]], name: str, cells: list[str]) -> set[int]:
@@ -118,17 +153,18 @@ def _title(table: Table) -> str:
 
 
 def _telling(table: Table) -> list[str]:
-    """Keep of the factors, in their order, those that tell rows apart which the ones before do not."""
+    """Keep no more factors than tell all rows apart: the earlier ones, as far as the later do not do without them."""
     levels = [row["factors"] for row in table["rows"]]
-    kept: list[str] = []
+    kept: list[str] = list(table["factors"])
 
     def apart(keys: list[str]) -> int:
         return len({repr([its[k] for k in keys]) for its in levels})
 
-    for key in table["factors"]:
-        if apart([*kept, key]) > apart(kept):
-            kept.append(key)
-    return kept or table["factors"][:1]
+    for key in (*reversed(table["factors"][1:]), *table["factors"][:1]):
+        fewer = [k for k in kept if k != key]
+        if fewer and apart(fewer) == apart(kept):
+            kept = fewer
+    return kept
 
 
 def _short(row: Table) -> str:

@@ -99,8 +99,9 @@ def _verdict(
 ) -> dict[str, Any]:
     kind = KINDS[comparison.kind]
     one, other = values[id(a)], values[id(b)] if b else None
-    differing = [k for k in varying if b and a.flat.get(k) != b.flat.get(k)]
-    shown = [k for k in differing if k in (*ALWAYS, "schedule.name") or k.startswith("optim.")]
+    # The others (where a decay ends, how long a run is) follow from these, or are the same in all that is compared.
+    telling = [k for k in varying if k in (*ALWAYS, "schedule.name") or k.split(".")[0] in ("optim", "size", "data")]
+    shown = [k for k in telling if b and a.flat.get(k) != b.flat.get(k)]
     entry: dict[str, Any] = {
         "claim": comparison.id,
         "locus": comparison.locus,
@@ -112,7 +113,7 @@ def _verdict(
         "metric": kind.metric,
         "needs": [_bound(kind.low), _bound(kind.high)],
         "why": kind.why,
-        "at": wording.config_name(a.flat, [k for k in varying if k not in differing]),
+        "at": wording.config_name(a.flat, [k for k in telling if k not in shown]),
         "a": _side(a, shown, one),
         "b": _side(b, shown, other) if b else None,
         "sentences": None,

@@ -70,7 +70,7 @@ def _latex(grid: Grid) -> str:
         "    \\toprule",
         *(f"    {' & '.join(map(_tex, row))} \\\\" for row in [grid.headers]),
         "    \\midrule",
-        *(f"    {' & '.join(map(_tex, row))} \\\\" for row in grid.rows),
+        *(f"    {' & '.join(_cell(grid, i, text) for i, text in enumerate(row))} \\\\" for row in grid.rows),
         "    \\bottomrule",
         "  \\end{tabular}",
         f"  \\caption{{{_tex(' '.join([grid.title, *grid.notes]))}}}",
@@ -79,7 +79,7 @@ def _latex(grid: Grid) -> str:
     return "\n".join(lines) + "\n"
 
 
-TEX_GAP_PT = 3
+TEX_GAP_PT = 2.5
 """On either side of a column."""
 
 
@@ -87,6 +87,11 @@ def _column(grid: Grid, i: int) -> str:
     if i in grid.widths:
         return f">{{\\raggedright\\arraybackslash}}p{{{grid.widths[i]:g}cm}}"
     return "r" if i in grid.right else "l"
+
+
+def _cell(grid: Grid, i: int, text: str) -> str:
+    # Names of settings have no space to break a line at.
+    return _tex(text).replace(r"\_", r"\_\allowbreak{}") if i in grid.widths else _tex(text)
 
 
 _TEX = {

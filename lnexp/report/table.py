@@ -21,6 +21,7 @@ from lnexp.report.costs import costs
 from lnexp.report.group import Group, factors, group
 from lnexp.report.interval import Sample
 from lnexp.report.judge import Paired, best_valid_loss, config, judge
+from lnexp.report.pace import pace
 from lnexp.report.status import status as status
 from lnexp.report.summary import summary as summary
 
@@ -59,10 +60,11 @@ def _texts(results: Sequence[Result], fmt: str, paired: Paired | None) -> dict[s
 
 
 def below(results: Sequence[Result], paired: Paired | None = None) -> dict[str, Any]:
-    """Give what stands below the rows: the paper's claims with verdicts, and what the paper leaves open."""
+    """Give what stands below the rows: the paper's claims with verdicts, how fast, and what the paper leaves open."""
     groups = group(results)
     return {
         "claims": judge(results, paired),
+        "pace": pace(results),
         "open": verdicts.open_points([config(g, groups) for g in groups]),
     }
 

@@ -55,7 +55,7 @@ def narrow(verdicts: Verdicts) -> Grid | None:
         for v in verdicts
     ]
     headers = ["the paper's claim", "A", "B", "B − A (95%)", "must be", "verdict"]
-    widths = {0: 3.4, 1: 1.9, 2: 1.9, 3: 1.6, 4: 1.2, 5: 1.0}
+    widths = {0: 3.3, 1: 1.9, 2: 1.9, 3: 1.6, 4: 1.2, 5: 1.0}
     return Grid(_title(verdicts), headers, rows, _notes(verdicts), widths=widths)
 
 
@@ -76,7 +76,7 @@ def open_grid(points: Sequence[Mapping[str, str]]) -> Grid | None:
     headers = ["point", "in the paper", "here", "to change it"]
     rows = [[p["point"], p["paper"], p["here"], p["change"]] for p in points]
     title = "What the paper leaves open, or says otherwise than the common recipe, and what was chosen here."
-    return Grid(title, headers, rows, widths={0: 1.6, 1: 2.7, 2: 3.2, 3: 3.7})
+    return Grid(title, headers, rows, widths={0: 1.7, 1: 3.1, 2: 3.1, 3: 3.4})
 
 
 def comma_separated(verdicts: Verdicts) -> str:

@@ -68,6 +68,45 @@ def test_words_on_another_corpus_name_the_papers_own() -> None:
     assert paper.words(run("pre", 200, **away)) == "not reported"
 
 
+CPU = {"updates": 11.0, "lr": 3.0, "suffix": "-cpu"}
+
+
+@pytest.mark.parametrize(
+    ("config", "claim"),
+    [
+        (run("post", 0, 1.5e-3), "fig2.adam.none"),
+        (run("post", 45, 1.5e-3), "fig2.adam.500.low"),
+        (run("post", 45, 3e-3), "fig2.adam.500.high"),
+        (run("post", 364, 3e-3), "fig2.adam.4000"),
+        (run("post", 0, 3e-4, schedule="constant"), "fig6.constant"),
+        (run("post", 0, 1.5e-3, schedule="constant"), None),
+        (run("post", 200, 1.5e-3), None),  # no T of the paper's
+        (run("post", 45, 2e-3), None),
+        (run("pre", 0, 1.5e-3, schedule="step_drop"), "fig4.pre.none"),
+    ],
+)
+def test_a_scaled_run_is_the_papers(config: dict[str, Any], claim: str | None) -> None:
+    """Counts over 11, rates times 3: 364 is T = 4000, 45 is T = 500, 3e-3 is 1e-3; but a BLEU is another corpus's."""
+    config["data"]["name"], config["scale"] = "tatoeba_deen", CPU
+    found = paper.claim_for(config)
+    assert (found.id if found else None) == claim
+    assert paper.words(config) == (f"{found.statement} (IWSLT14)" if found else "not reported")
+    assert paper.difference(config, 30.0) is None
+
+
+def test_a_scaled_run_from_english_stands_for_wmt14() -> None:
+    config = run("post", 364, 2.1e-3)
+    config["data"].update(name="tatoeba_deen", src="en", tgt="de")
+    config["scale"] = CPU
+    found = paper.claim_for(config)
+    assert found and found.id == "wmt.post"
+
+
+def test_a_scale_that_is_none() -> None:
+    for scale in (None, {}, {"updates": "x", "lr": -1}):
+        assert paper.standing({**run("post", 4000), "scale": scale}).per_update == 1.0
+
+
 def test_the_other_direction_is_another_corpus() -> None:
     turned = run("post", 0)
     turned["data"].update(src="en", tgt="de")
