@@ -15,6 +15,10 @@ ALWAYS = ("model.norm", "schedule.warmup_updates")
 # The factors people sweep stand first; the others follow by name.
 _PRECISION = "devices.precision"
 _ORDER = (*ALWAYS, "optim.name", "optim.lr", "schedule.name", "data.name")
+# A schedule's own settings, and the two ways to say how long a run is (linear decay needs updates): named only where
+# the schedule's name does not tell them.
+_OF_SCHEDULE = ("schedule.hold_updates", "schedule.drop_epoch", "schedule.drop_factor", "schedule.after_drop",
+                "schedule.total_updates", "max_updates", "max_epochs")  # fmt: skip
 
 
 @dataclass
@@ -150,4 +154,12 @@ def factors(flats: Sequence[Flat]) -> list[str]:
         for key, value in flat.items():
             values.setdefault(key, set()).add(repr(value))
     varying = {k for k, seen in values.items() if len(seen) > 1}
+    if "schedule.name" in varying:
+        varying -= {k for k in _OF_SCHEDULE if _tells(flats, "schedule.name", k)}
     return [k for k in _ORDER if k in varying or k in ALWAYS] + sorted(varying - set(_ORDER))
+
+
+def _tells(flats: Sequence[Flat], one: str, other: str) -> bool:
+    """Say whether the value of `one` fixes that of `other` in all of these."""
+    seen: dict[str, Any] = {}
+    return all(seen.setdefault(repr(f.get(one)), f.get(other)) == f.get(other) for f in flats)

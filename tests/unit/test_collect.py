@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -405,3 +406,13 @@ def test_reports_load_nothing_heavy() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.strip() == "[]"
+
+
+def test_what_follows_from_the_schedule_is_no_factor_of_its_own() -> None:
+    warm: dict[str, Any] = {"schedule.name": "inverse_sqrt", "schedule.warmup_updates": 4000, "max_epochs": 15}
+    drop = {"schedule.name": "step_drop", "schedule.warmup_updates": 0, "max_epochs": 15, "schedule.drop_epoch": 8}
+    line = {"schedule.name": "linear", "schedule.warmup_updates": 0, "max_updates": 16500}
+    told = ["model.norm", "schedule.warmup_updates", "schedule.name"]
+    assert factors([warm, drop, line]) == told
+    assert factors([warm, drop, drop | {"schedule.drop_epoch": 6}]) == [*told, "schedule.drop_epoch"]
+    assert factors([warm, warm | {"max_epochs": 30}]) == [*told[:2], "max_epochs"]
