@@ -9,6 +9,7 @@ from typing import Any
 from lnexp import schedule as schedules
 from lnexp.config import Run
 from lnexp.errors import UserError
+from lnexp.scale import check as check_scale
 
 
 def check(run: Run) -> None:
@@ -93,11 +94,10 @@ def check(run: Run) -> None:
     need(run.tokens_per_update >= 1, "tokens_per_update", "need >= 1")
     rule = f"need >= 1 and at most tokens_per_update={run.tokens_per_update}"
     need(1 <= run.devices.processes <= run.tokens_per_update, "devices.processes", rule)
-    for name in ("scale.updates", "scale.lr"):
-        part = name.partition(".")[2]
-        need(0 < getattr(run.scale, part) < inf, name, "need a finite number > 0 (1 = as the paper has it)")
+    check_scale(run.scale)
     need(run.updates_per_epoch >= 0, "updates_per_epoch", "need >= 0 (0 = a pass over the training data)")
-    for name in ("max_updates", "max_epochs", "max_wall_s", "patience", "validate_every"):
+    need(run.validate_every >= 0, "validate_every", "need >= 0 (0 = at the end of each epoch)")
+    for name in ("max_updates", "max_epochs", "max_wall_s", "patience"):
         need(0 <= getattr(run, name) < inf, name, "need >= 0 (0 = none)")
     need(run.log_every >= 1, "log_every", "need >= 1")
     need(run.retry in ("none", "failed"), "retry", "need one of none, failed")

@@ -86,6 +86,8 @@ def in_our_words(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     text = lines[0]
     key = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("full_key:")), "")
+    if found := re.search(r"UserError raised while resolving interpolation: (.*)", text):  # by lnexp.scale
+        return found[1]
     if found := re.search(r"Could not find '(.*)/(.*)'", text):
         there = re.findall(r"^\t(\S+)$", str(error), re.M)
         return f"{found[1]}={found[2]}: no such option; need {'one of ' * bool(there)}{', '.join(there) or 'another'}"
