@@ -18,6 +18,8 @@ from lnexp import paper
 
 FAR, CLOSE, ZERO, FAILED = 5.0, 2.0, 3.0, 10.0
 """In BLEU; why, stands with each kind."""
+LEARNED = 5.0
+"""In BLEU: a B below it has not learned to translate, and how far A is from it says nothing (as report/summary.py)."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lnexp.claims import COMPARISONS, KINDS, Comparison, Kind, Runs, speaks_of
+from lnexp.claims import COMPARISONS, KINDS, LEARNED, Comparison, Kind, Runs, speaks_of
 from lnexp.report import wording
 from lnexp.report.bootstrap import resample, welch
 from lnexp.report.collect import Result
@@ -122,7 +122,17 @@ def _verdict(
     if gaps or one is None:
         nothing = {"difference": None, "interval": None, "seeds": None}
         return entry | nothing | {"verdict": OPEN, "how": f"no {_metric(kind)} ({'; '.join(gaps)})"}
-    return entry | _measured(kind, one, other)
+    entry |= _measured(kind, one, other)
+    if b and other and (why := _not_learned(kind, b, other)):
+        entry |= {"verdict": OPEN, "how": f"B has not learned to translate: {why}"}
+    return entry
+
+
+def _not_learned(kind: Kind, b: Group, values: Sample) -> str | None:
+    """Say so where the side that a comparison is with came to nothing itself: nothing follows from it then."""
+    if kind.metric == "BLEU" and values.mean < LEARNED:
+        return f"{values.mean:.2f} BLEU, need {LEARNED:g}"
+    return "all of its runs diverged" if set(b.states) == {"diverged"} else None
 
 
 def _measured(kind: Kind, a: Sample, b: Sample | None) -> dict[str, Any]:

@@ -195,3 +195,14 @@ def test_a_scaled_count_is_the_papers_up_to_rounding() -> None:
     assert [s.has_warmup(4000) for s in at] == [False, True, False]
     home = replace(at[0], per_update=1.0, warmup=4000)
     assert home.has_warmup(4000) and not replace(home, warmup=3999).has_warmup(4000)
+
+
+@pytest.mark.parametrize("name", [c.id for c in COMPARISONS if c.b and KINDS[c.kind].metric == "BLEU"])
+def test_beside_a_side_that_learned_nothing_no_claim_holds_or_fails(name: str) -> None:
+    comparison = BY_ID[name]
+    assert comparison.b
+    low = results(config(comparison.a), [0.08, 0.09], "BLEU", "a") + results(
+        config(comparison.b), [0.1] * 2, "BLEU", "b"
+    )
+    (found,) = [v for v in judge(low) if v["claim"] == name]
+    assert found["verdict"] == OPEN and found["how"] == "B has not learned to translate: 0.10 BLEU, need 5"
