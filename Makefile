@@ -21,7 +21,7 @@ test: $(READY)
 
 # A run killed 20 times and such: minutes, on a machine that does nothing else.
 test-slow: $(READY)
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --timeout 0
 
 # Launchers for several machines, beside what .venv has; `make test` skips their tests where they are not there.
 slurm: .venv/.slurm
@@ -39,7 +39,7 @@ test-ray: ray
 browser: .venv/.browser
 	@$(BIN)/python scripts/chromium.py
 test-browser: browser
-	$(BIN)/python -m pytest -m browser tests/browser
+	$(BIN)/python -m pytest -m browser --timeout 0 tests/browser
 SWEEP ?= outputs/demo
 screenshot: browser
 	$(BIN)/python scripts/screenshot.py $(SWEEP) docs/dashboard.png $(VIEW)

@@ -9,9 +9,11 @@ import contextlib
 import netrc
 import os
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from lnexp.errors import UserError
@@ -24,6 +26,14 @@ ASK_S = 10
 """How long a question to the server may take."""
 SETTLE_S = 5.0
 """How long the server may take to count what it was sent."""
+CALL_S = 60.0
+"""How long wandb's helper may take to start and to pass on a few questions."""
+SEND_S = 180.0
+"""How long one run may take to be sent: INIT_S, FINISH_S, SETTLE_S and ASK_S, and the rows themselves."""
+FORGET_S = 10.0
+"""How long wandb's helper may take to end."""
+
+_T = TypeVar("_T")
 
 _ROWS_OF = """query LnexpRun($entity: String!, $project: String!, $run: String!) {
   project(name: $project, entityName: $entity) { run(name: $run) { historyLineCount state summaryMetrics } }
@@ -126,7 +136,7 @@ def connect(scratch: Path) -> tuple[Any, Any]:
     if not has_key(settings):
         raise UserError("no W&B key; `wandb login`, or set WANDB_API_KEY")
     try:
-        return wandb, api(wandb)
+        return wandb, within(wandb, CALL_S, lambda: api(wandb))
     except Exception as error:
         # wandb calls it a failed authentication, too, where nobody answers.
         if isinstance(error, wandb.errors.AuthenticationError) and "Failed to execute" not in str(error):
@@ -167,20 +177,65 @@ def settled(api: Any, live: Any, rows: int) -> int:
         time.sleep(0.5)
 
 
+def within(wandb: Any, seconds: float, call: Callable[[], _T]) -> _T:
+    """Give what `call` gives. ConnectionError after so many seconds: most of wandb's calls wait for its helper process
+    without a limit, so it is killed, here as where a person presses Ctrl-C."""
+    given: list[_T] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            given.append(call())
+        except BaseException as error:
+            failed.append(error)
+
+    worker = threading.Thread(target=work, name="wandb-call", daemon=True)
+    worker.start()
+    try:
+        worker.join(seconds)
+    finally:
+        late = worker.is_alive()
+        if late:
+            kill_core(wandb)
+            worker.join(FORGET_S)
+    if late:
+        raise ConnectionError(f"wandb's helper process did not answer in {seconds:.0f} s")
+    if failed:
+        raise failed[0]
+    return given[0]
+
+
+def _core(wandb: Any) -> Any:
+    """Give wandb's helper process, None where it has none of its own; starts none and takes no lock."""
+    with contextlib.suppress(AttributeError):
+        return wandb.sdk.wandb_setup._singleton._connection._proc._process
+    return None
+
+
 def kill_core(wandb: Any) -> None:
     """End wandb's helper process where it is ours: calls that wait for it return, and the exit hook does not hang."""
-    with contextlib.suppress(Exception):
-        wandb.setup().ensure_service()._proc._process.kill()
+    if core := _core(wandb):
+        core.kill()
 
 
 def forget(wandb: Any) -> None:
-    """Have wandb start anew with its next run, after one that failed.
+    """Have wandb start anew with its next run, after one that failed; at most FORGET_S.
 
     A dead helper process fails every later run and makes the exit hook print a traceback; a living one holds the id
-    of the run that it could not start. SystemExit is what teardown raises where the helper was killed.
+    of the run that it could not start. Whatever teardown raises (SystemExit where the helper was killed) is no news.
     """
-    with contextlib.suppress(Exception, SystemExit):
-        wandb.teardown()
+    core = _core(wandb)  # teardown forgets it first and then waits for it without a limit
+
+    def work() -> None:
+        with contextlib.suppress(BaseException):
+            wandb.teardown()
+
+    worker = threading.Thread(target=work, name="wandb-teardown", daemon=True)
+    worker.start()
+    worker.join(FORGET_S)
+    if worker.is_alive() and core:
+        core.kill()
+        worker.join(FORGET_S)
 
 
 def line(error: BaseException) -> str:

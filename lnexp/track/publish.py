@@ -32,7 +32,11 @@ _SAVE = """mutation LnexpSaveView($id: ID, $entityName: String, $projectName: St
 
 def publish(board: Board, scratch: Path) -> list[str]:
     """Save both and give their addresses. UserError without a key or project; ConnectionError without a server."""
-    _, api = client.connect(scratch)
+    wandb, api = client.connect(scratch)
+    return client.within(wandb, client.CALL_S, lambda: _publish(api, board))
+
+
+def _publish(api: Any, board: Board) -> list[str]:
     board = replace(board, entity=board.entity or client.entity(api))
     try:
         project = client.ask(api, _PROJECT, {"projectName": board.project, "entityName": board.entity}).get("project")

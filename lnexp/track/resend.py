@@ -38,13 +38,26 @@ class Server:
         self._wandb, self._api = client.connect(scratch)
         self._entity = ""  # asked for where a run names none
 
+    def send(self, recorded: Recorded) -> str:
+        """Bring the server up to the run folder and say what was done. UserError where it has rows that the folder has
+        not; any wandb error, TimeoutError and ConnectionError where it did not take everything (in SEND_S)."""
+        try:
+            return client.within(self._wandb, client.SEND_S, lambda: self._send(recorded))
+        except UserError:
+            raise
+        except Exception:
+            # What is left of this run in wandb's helper would hold up the next one and the end of the process.
+            client.kill_core(self._wandb)
+            client.forget(self._wandb)
+            self._api = None
+            raise
+
     def _default(self) -> str:
         self._entity = self._entity or client.entity(self._api)
         return self._entity
 
-    def send(self, recorded: Recorded) -> str:
-        """Bring the server up to the run folder and say what was done. UserError where it has rows that the folder has
-        not; any wandb error, TimeoutError and ConnectionError where it did not take everything."""
+    def _send(self, recorded: Recorded) -> str:
+        self._api = self._api or client.api(self._wandb)
         told = options(recorded.run, recorded.run_id, recorded.folder, recorded.env)
         account = recorded.run.track.entity or self._default()
         words = summary(recorded.state, recorded.scores, recorded.more)

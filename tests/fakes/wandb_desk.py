@@ -15,7 +15,7 @@ from unittest import mock
 from lnexp import rundir
 from lnexp.config import Run, freeze
 from lnexp.rundir import RowFile
-from lnexp.track import choose, live, sink
+from lnexp.track import choose, client, live, sink
 
 SCORES = [
     {"split": "test", "metric": "sacrebleu", "value": 31.5, "signature": "nrefs:1|v:2", "checkpoint": "best",
@@ -32,10 +32,9 @@ def untouched(home: Path, **environment: str) -> Iterator[None]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("WANDB_") and k != "NETRC"}
     with mock.patch.dict(os.environ, kept | {"HOME": str(home)} | environment, clear=True):
         live._offline_until = 0.0
-        wandb.teardown()
+        client.forget(wandb)
         yield
-        with suppress(Exception):
-            wandb.teardown()
+        client.forget(wandb)
 
 
 def a_run(mode: str = "offline", norm: str = "post", warmup: int = 200) -> Run:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import wandb
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -189,6 +193,34 @@ def test_a_server_that_goes_away_between_two_runs(
     server.refuse_rows = 0
     assert _sync(tmp_path / "demo", capsys)[0] == 0
     assert [_rows(run) for run in server.runs.values()] == [WORDS, WORDS]
+
+
+def test_a_helper_process_that_hangs_is_given_up(
+    tmp_path: Path, server: FakeWandb, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """wandb waits for it without a limit, in its calls as at the end of the process."""
+    folder = _folder(tmp_path)
+    monkeypatch.setattr(client, "SEND_S", 1.0)
+    begin = client.begin
+
+    def stopped(*arguments: Any) -> Any:
+        os.kill(desk.core(), signal.SIGSTOP)
+        return begin(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(client, "begin", stopped)
+        start = time.monotonic()
+        code, lines = _sync(folder, capsys)
+        assert time.monotonic() - start < 20
+    assert (code, lines) == (1, [f"{folder.name}: not sent: wandb's helper process did not answer in 1 s"])
+    monkeypatch.setattr(client, "SEND_S", 60.0)
+    assert _sync(folder, capsys)[0] == 0 and len(server.runs) == 1
+
+    monkeypatch.setattr(client, "FORGET_S", 0.5)
+    os.kill(desk.core(), signal.SIGSTOP)
+    start = time.monotonic()
+    client.forget(wandb)
+    assert time.monotonic() - start < 5
 
 
 @pytest.mark.slow
