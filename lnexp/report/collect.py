@@ -104,6 +104,8 @@ class Result:
                 getattr(self, name)
             except UserError as error:
                 self.state, self.reason = DAMAGED, str(error)
+        if self.state == "done" and not self._validations:
+            self.state, self.reason = DAMAGED, str(_no_rows(self.folder))
         if self.state == DAMAGED:
             self.scores = []
             self.__dict__ |= {"rows": [], "_validations": [], "timing": {}}
@@ -222,6 +224,9 @@ def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
         result.config = read_config(folder / "config.yaml")
         status = rundir.read_status(folder)
         if status is None:
+            if (folder / "metrics.jsonl").is_file():
+                mend = "the command that trained it goes on and writes it, or put it back"
+                raise UserError(f"{folder / 'status.json'}: is missing beside metrics.jsonl; {mend}")
             result.reason = "probed only" if (folder / "probe.json").is_file() else "not begun"
         else:
             _expect(status, folder / "status.json", dict)
@@ -235,6 +240,8 @@ def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
         if isinstance(data := result.env.get("data_folder"), str):  # kept results have ~ in place of a home
             result.env["data_folder"] = str(Path(data).expanduser())
         result.scores = [_score(s, folder / "scores.json") for s in _read_optional(folder / "scores.json", list)]
+        if status and status["state"] == "done":
+            _expect_whole(folder, result.scores)
         result.state = status["state"] if status else MISSING
     except (UserError, ValueError, TypeError) as error:
         named = isinstance(error, UserError)
@@ -255,10 +262,29 @@ def _expect(content: Any, path: Path, kind: type) -> None:
         raise UserError(f"{path}: need a {'mapping' if kind is dict else 'list'}, found {type(content).__name__}")
 
 
+def _expect_whole(folder: Path, scores: list[Score]) -> None:
+    """A run that is done has written all its numbers; one without them would drop out of a mean without a word."""
+    if not scores:
+        again = f"`lnexp eval {folder}` makes it again while the checkpoints are there"
+        raise UserError(f"{folder / 'scores.json'}: holds no score of a run that is done; {again}, or put it back")
+    if not (folder / "metrics.jsonl").is_file():
+        raise _no_rows(folder)
+
+
+def _no_rows(folder: Path) -> UserError:
+    mend = "put it back, or delete the folder to have the run made again"
+    return UserError(f"{folder / 'metrics.jsonl'}: holds no validation of a run that is done; {mend}")
+
+
 def _score(entry: Any, path: Path) -> Score:
     try:
         text = {k: str(entry[k]) for k in ("split", "metric", "signature", "checkpoint", "decode", "data")}
-        return Score(value=float(entry["value"]), n_sentences=int(entry["n_sentences"]), **text)
+        value, sentences = entry["value"], entry["n_sentences"]
+        if type(value) not in (int, float) or not 0 <= value <= 100:  # NaN fails this, too
+            raise ValueError(f"value (found {value!r}, need a BLEU of 0 to 100)")
+        if type(sentences) is not int or sentences < 1:
+            raise ValueError(f"n_sentences (found {sentences!r})")
+        return Score(value=float(value), n_sentences=sentences, **text)
     except (TypeError, KeyError, ValueError) as error:
         raise UserError(
             f"{path}: a score lacks or misspells {error}; `lnexp eval {path.parent}` makes it again"

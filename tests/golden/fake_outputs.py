@@ -126,7 +126,13 @@ def write_run(
     translations: list[str] | None = None,
     data_folder: Path | None = None,
 ) -> Path:
-    """Write one run folder by the contract; checkpoints are holes of a realistic size, which take no room."""
+    """Write one run folder by the contract; checkpoints are holes of a realistic size, which take no room. A run that
+    is done has a validation and a score, these where none are given."""
+    if state == "done" and metrics is None:
+        metrics = [{"split": "valid", "updates": updates, "epoch": updates / PER_EPOCH, "wall_s": 0.2 * updates,
+                    "loss_bits": 5.0, "nll_bits": 3.5, "bleu": 20.0}]  # fmt: skip
+    if state == "done" and scores is None:
+        scores = [score(20.0)]
     folder.mkdir(parents=True)
     dump = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     (folder / "config.yaml").write_text(yaml.dump(asdict(config), Dumper=dump, sort_keys=False, allow_unicode=True))

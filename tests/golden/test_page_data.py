@@ -30,7 +30,7 @@ def test_thinning_keeps_the_last_row_and_even_steps(rows: int, step: int) -> Non
 
 def test_a_long_log_is_thinned_and_that_is_said(tmp_path: Path) -> None:
     train = [{"split": "train", "updates": i, "epoch": 1.0, "wall_s": i / 9, "loss_bits": 5.0} for i in range(1, 5002)]
-    found = one(tmp_path / "s", metrics=train)
+    found = one(tmp_path / "s", state="interrupted", metrics=train)
     assert found["thinned"] == 3
     updates = found["runs"][0]["train"]["updates"]  # type: ignore[index]
     assert len(updates) <= 2000 and updates[-1] == 5001
@@ -39,7 +39,8 @@ def test_a_long_log_is_thinned_and_that_is_said(tmp_path: Path) -> None:
 def test_probes(tmp_path: Path) -> None:
     grad = {"decoder.layers.10.fc2": 2.0, "decoder.layers.2.fc2": float("inf"), "decoder.layers.2.fc1": 1.23456789}
     rows = [{"split": "probe", "updates": u, "epoch": 0.0, "wall_s": 1.0, "grad": grad} for u in (0, 100)]
-    found = one(tmp_path / "s", metrics=[*rows, {"split": "probe", "updates": 7}, {"split": "train", "updates": 1}])
+    more = [{"split": "probe", "updates": 7}, {"split": "train", "updates": 1}]
+    found = one(tmp_path / "s", state="interrupted", metrics=[*rows, *more])
     assert found["layers"] == ["decoder.layers.2.fc1", "decoder.layers.2.fc2", "decoder.layers.10.fc2"]
     probe = found["runs"][0]["probe"]  # type: ignore[index]
     assert probe["updates"] == [0, 100]

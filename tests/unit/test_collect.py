@@ -220,11 +220,15 @@ def test_wanted_folders_stay_inside_the_sweep(demo: Path) -> None:
 def test_configs_are_read_in_parts_as_they_are_read_whole(tmp_path: Path) -> None:
     yaml = pytest.importorskip("yaml")
     shared = [1, 2]
+    always = "model: {norm: post}\noptim: {lr: 1}\nschedule: {warmup_updates: 0}\nseed: 1\n"
     texts = [
-        yaml.safe_dump({"a": {"b": shared}, "c": shared, "d": "x\ny: 1\n", "e": "q" * 300, "f": None}, sort_keys=False),
-        "a: |\n  b: 1\n\n  c: 2\nd: 'x\n\n  e: 3'\n",
-        "---\na: 1\n# a comment\nb: [1,\n  2]\n",
-        "{a: 1, b: {c: 2}}\n",
+        always
+        + yaml.safe_dump(
+            {"a": {"b": shared}, "c": shared, "d": "x\ny: 1\n", "e": "q" * 300, "f": None}, sort_keys=False
+        ),
+        always + "a: |\n  b: 1\n\n  c: 2\nd: 'x\n\n  e: 3'\n",
+        f"---\n{always}a: 1\n# a comment\nb: [1,\n  2]\n",
+        f"{{a: 1, b: {{c: 2}}, {always.strip().replace(chr(10), ', ')}}}\n",
     ]
     for index, text in enumerate(texts):
         (tmp_path / str(index)).write_text(text)
@@ -361,12 +365,70 @@ def test_a_torn_last_row_is_passed_over(demo: Path) -> None:
     assert "30.91" in table.render(collect(demo))
 
 
-@pytest.mark.parametrize("name", ["status.json", "scores.json", "env.json", "metrics.jsonl"])
-def test_absent_files_are_not_damage(demo: Path, name: str) -> None:
-    (demo / "pre_ln-warmup0-21c0ffee" / name).unlink()
+ABSENT = {
+    "scores.json": "holds no score of a run that is done; `lnexp eval ",
+    "metrics.jsonl": "holds no validation of a run that is done; put it back, or delete the folder",
+    "status.json": "is missing beside metrics.jsonl; the command that trained it goes on",
+}
+
+
+@pytest.mark.parametrize("content", [None, "", "[]"])
+@pytest.mark.parametrize("name", ABSENT)
+def test_what_a_done_run_has_written_and_is_gone_is_damage(demo: Path, name: str, content: str | None) -> None:
+    """Its seed would leave a mean, or stay in it, without a word."""
+    file = demo / "pre_ln-warmup0-21c0ffee" / name
+    file.unlink()
+    if content is not None:
+        file.write_text(content)
+    (row,) = (r for r in table.build(collect(demo))["rows"] if r["name"] == "Pre-LN, no warm-up")
+    assert (row["state"], row["bleu"]["values"]) == ("1 done, 1 damaged", [30.71])
+    assert "1 damaged" in table.status(demo)
+    if content is None:
+        (result,) = (r for r in collect(demo) if r.state == "damaged")
+        assert (result.reason or "").startswith(f"{file}: {ABSENT[name]}")
+
+
+def test_other_files_may_be_absent(demo: Path) -> None:
+    (demo / "pre_ln-warmup0-21c0ffee" / "env.json").unlink()
     assert "Pre-LN" in table.render(collect(demo))
     assert "damaged" not in table.status(demo)
     dashboard.write(demo)
+
+
+@pytest.mark.parametrize("value", ["24.0", "nan", True, None, -0.1, 100.5, float("nan"), float("inf"), 10**400])
+def test_a_score_that_is_no_bleu_is_damage(tmp_path: Path, value: object) -> None:
+    one(tmp_path / "s", "a")
+    file = one(tmp_path / "s", "b", seed=2) / "scores.json"
+    file.write_text(json.dumps([fake.score(20.0), fake.score(20.0, split="valid") | {"value": value}]))
+    (damaged,) = (r for r in collect(tmp_path / "s") if r.state == "damaged")
+    assert (damaged.reason or "").startswith(f"{file}: a score lacks or misspells value (found ")
+    assert "need a BLEU of 0 to 100" in (damaged.reason or "")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ("  lr: 0.0015\n", "  lr: abc\n", "optim.lr: abc: need a number"),
+        ("  lr: 0.0015\n", "  lr: true\n", "optim.lr: True: need a number"),
+        ("  lr: 0.0015\n", "  lr: .nan\n", "optim.lr: nan: need a number"),
+        ("  lr: 0.0015\n", "  lr:\n", "optim.lr: None: need a number"),
+        ("  lr: 0.0015\n", "", "optim.lr: is missing"),
+        ("  norm: post\n", "  norm: 3\n", "model.norm: 3: need text"),
+        ("  warmup_updates: 200\n", "  warmup_updates: 2.5\n", "schedule.warmup_updates: 2.5: need a whole number"),
+        ("seed: 1\n", "seed: one\n", "seed: one: need a whole number"),
+        ("  d_model: ", "  d_model: [1]\n  old: ", "size.d_model: [1]: need a whole number"),
+        ("optim:\n", "optim: 3\nelse:\n", "optim: 3: need a mapping"),
+    ],
+)
+def test_a_setting_that_is_none_is_damage(tmp_path: Path, before: str, after: str, words: str) -> None:
+    one(tmp_path / "s", "a", seed=2)
+    file = one(tmp_path / "s", "b") / "config.yaml"
+    text = file.read_text()
+    assert text.count(before) == 1
+    file.write_text(text.replace(before, after))
+    (damaged,) = (r for r in collect(tmp_path / "s") if r.state == "damaged")
+    assert (damaged.reason or "").startswith(f"{file}: {words}; "), damaged.reason
+    assert table.build(collect(tmp_path / "s"))["rows"][0]["bleu"]["values"] == [20.0]
 
 
 def test_a_folder_that_cannot_be_written(demo: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,6 +33,12 @@ def running(folder: Path, updates: int = 600, rows: list[rundir.Row] | None = No
     return fake.write_run(folder, fake.run("pre", 200, 1, **settings), "running", updates, metrics=metrics)
 
 
+def ends(folder: Path, state: str = "done") -> None:
+    """Let it come to its end as training does: the scores are there before the state."""
+    rundir.write_json(folder / "scores.json", [fake.score(30.0)])
+    rundir.write_status(folder, state, 1200, 252.0)
+
+
 def one(folder: Path) -> Standing:
     (run,) = standings(folder)
     return run
@@ -98,11 +104,11 @@ def test_a_killed_run_is_cut_and_a_living_one_runs(tmp_path: Path) -> None:
 def test_a_run_that_ends_while_it_is_read_is_not_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = running(tmp_path / "a")
 
-    def ends(_: Path) -> bool:
-        rundir.write_status(folder, "done", 1200, 252.0)
+    def held(_: Path) -> bool:
+        ends(folder)
         return False
 
-    monkeypatch.setattr(live, "held", ends)
+    monkeypatch.setattr(live, "held", held)
     assert (one(folder).state, one(folder).updates) == ("done", 1200)
 
 
@@ -303,7 +309,7 @@ def test_watch_draws_until_all_is_over(tmp_path: Path, monkeypatch: pytest.Monke
 
     def sleep(seconds: float) -> None:
         waited.append(seconds)
-        rundir.write_status(folder, "interrupted" if len(waited) == 1 else "done", 1200, 252.0)
+        ends(folder, "interrupted" if len(waited) == 1 else "done")
 
     monkeypatch.setattr(time, "sleep", sleep)
     status.watch(folder, out=screen)
