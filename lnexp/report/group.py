@@ -37,6 +37,12 @@ class Group:
         return nested(self.flat)
 
     @property
+    def scale(self) -> tuple[float, float] | None:
+        """(updates, lr): what its settings are of the paper's, which is no setting itself. None where none has begun."""
+        found = next((run.flat for run in self.runs if run.flat), None)
+        return (found["scale.updates"], found["scale.lr"]) if found else None
+
+    @property
     def states(self) -> dict[str, int]:
         found = [r.state for r in self.runs]
         return {state: found.count(state) for state in STATES if state in found}

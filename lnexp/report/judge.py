@@ -79,7 +79,9 @@ def _sample(one: Group, metric: str, scores: Column | None) -> Sample | None:
 
 
 def _alike(a: Group, b: Group, apart: Sequence[str]) -> bool:
-    return a is not b and all(a.flat.get(k) == b.flat.get(k) for k in a.flat.keys() | b.flat.keys() if k not in apart)
+    if a is b or (a.scale and b.scale and a.scale != b.scale):
+        return False
+    return all(a.flat.get(k) == b.flat.get(k) for k in a.flat.keys() | b.flat.keys() if k not in apart)
 
 
 def _best(

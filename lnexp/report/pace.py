@@ -18,6 +18,7 @@ from lnexp.report.column import check_data
 from lnexp.report.interval import Sample
 from lnexp.report.markup import Grid
 from lnexp.report.pace_pairs import MOST, Pair, pairs
+from lnexp.rundir import ENDED
 
 METRICS = {"loss_bits": "valid loss", "bleu": "valid sacreBLEU"}
 """What is reached: label-smoothed validation loss in bits a token, sacreBLEU of the validation set."""
@@ -59,6 +60,14 @@ def pace(results: Sequence[Result]) -> dict[str, Any] | None:
     if not any(entry["n"] for pair in found for entry in pair["reach"]):
         return None
     return {"signature": signature(results), "pairs": found}
+
+
+def why_none(results: Sequence[Result]) -> str | None:
+    """Say why runs that could be compared are not, None where there is no pair whose runs have all ended."""
+    ended = [p for p in pairs(results) if all(r.state in ENDED for r in (*p.post.runs, *p.pre.runs))]
+    names = [f"{_title({'settings': p.settings, 'post': p.names[0], 'pre': p.names[1]})} ({'; '.join(p.left_out)})"
+             for p in ended[:MOST]]  # fmt: skip
+    return f"How fast is not said: no run of Post-LN gives a target in {', '.join(names)}." if names else None
 
 
 def signature(results: Sequence[Result]) -> str | None:

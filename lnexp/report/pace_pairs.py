@@ -69,7 +69,7 @@ def pairs(results: Sequence[Result]) -> list[Pair]:
     cells: dict[str, tuple[list[Group], list[Group]]] = {}
     for one in group(results):
         if (norm := one.flat.get("model.norm")) in wording.MODELS:
-            posts, pres = cells.setdefault(repr(sorted(_shared(one.flat).items())), ([], []))
+            posts, pres = cells.setdefault(repr([*sorted(_shared(one.flat).items()), one.scale]), ([], []))
             (posts if norm == "post" else pres).append(one)
     both = [([g for g in posts if _warmed(g)] or posts, pres) for posts, pres in cells.values() if posts and pres]
     apart = [k for k in factors([_shared(posts[0].flat) for posts, _ in both]) if not _own(k)]

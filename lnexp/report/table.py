@@ -21,7 +21,7 @@ from lnexp.report.costs import costs
 from lnexp.report.group import Group, factors, group
 from lnexp.report.interval import Sample
 from lnexp.report.judge import Paired, best_valid_loss, config, judge
-from lnexp.report.pace import pace
+from lnexp.report.pace import pace, why_none
 from lnexp.report.status import status as status
 from lnexp.report.summary import summary as summary
 
@@ -52,6 +52,8 @@ def _texts(results: Sequence[Result], fmt: str, paired: Paired | None) -> dict[s
     if fmt not in SUFFIX:
         raise UserError(f"--format {fmt}: need one of {', '.join(SUFFIX)}")
     table = build(results) | below(results, paired)
+    if not table["pace"] and (why := why_none(results)):
+        table["notes"].append(why)
     name = f"table{SUFFIX[fmt]}"
     if fmt == "csv":
         found = table["claims"]
@@ -163,12 +165,7 @@ def _notes(groups: list[Group], scores: Column | None) -> list[str]:
     if claims:
         notes.append(f"The paper: {paper.TITLE}; {'; '.join(sorted({c.locus for c in claims}, reverse=True))}.")
     configs = [config(g, groups) for g in groups if g.config.get("data")]
-    scales = {(run.per_update, run.per_lr) for run in map(paper.standing, configs)} - {(1.0, 1.0)}
-    notes += [
-        f"At a scale of the paper's settings: its counts of updates divided by {wording.number(updates)}, "
-        f"its peak rates times {wording.number(lr)}."
-        for updates, lr in sorted(scales)
-    ]
+    notes += _scales(groups)
     away = sorted({paper.corpus_name(c) for c in configs if not paper.on_paper_corpus(c)})
     if away:
         corpora = ", ".join(wording.plain(name, 60) for name in away)
@@ -179,6 +176,25 @@ def _notes(groups: list[Group], scores: Column | None) -> list[str]:
         if shared:
             notes.append(f"Other than in the paper (its value in brackets): {', '.join(shared)}.")
     return notes
+
+
+def _scales(groups: list[Group]) -> list[str]:
+    """Say at which scale of the paper's settings the runs are; of several, which rows, for none stands for another."""
+    varying = factors([g.flat for g in groups])
+    rows: dict[tuple[float, float], list[str]] = {}
+    for g in groups:
+        if g.config.get("data"):
+            run = paper.standing(config(g, groups))
+            rows.setdefault((run.per_update, run.per_lr), []).append(wording.config_name(g.flat, varying))
+    words = {
+        (updates, lr): f"its counts of updates divided by {wording.number(updates)}, its peak rates times "
+        f"{wording.number(lr)}."
+        for updates, lr in sorted(rows)
+    }
+    if len(words) > 1:
+        several = "Runs of several scales of the paper's settings; claims and how fast compare runs of one scale alone."
+        return [several, *(f"{', '.join(rows[scale])}: {said}" for scale, said in words.items())]
+    return [f"At a scale of the paper's settings: {said}" for scale, said in words.items() if scale != (1.0, 1.0)]
 
 
 def _named(scores: Column) -> str:

@@ -107,8 +107,8 @@ def sentence(verdicts: Verdicts) -> str:
     names: dict[str, list[str]] = {}
     for short, found in by_claim.items():
         word = found[0] if len(set(found)) == 1 else _PARTLY
-        pairs = f" ({found.count(HOLDS)} of {len(found)} pairs)" if word == _PARTLY else ""
-        names.setdefault(word, []).append(short + pairs)
+        part = f" ({found.count(HOLDS)} of {_comparisons(len(found))})" if word == _PARTLY else ""
+        names.setdefault(word, []).append(short + part)
     ordered = [(word, names[word]) for word in _COUNTED if word in names]
     parts = [f"{_count(word, shorts)}: {', '.join(shorts)}" for word, shorts in ordered]
     return f"Judged by these runs, of the paper's claims {'; '.join(parts)}."
@@ -124,10 +124,14 @@ def _count(word: str, found: Sequence[object]) -> str:
     return f"{len(found)} {_COUNTED[word][len(found) != 1]}"
 
 
+def _comparisons(count: int) -> str:
+    return wording.plural(count, "comparison")
+
+
 def _title(verdicts: Verdicts) -> str:
     found = [v["verdict"] for v in verdicts]
     counts = [_count(word, [word] * found.count(word)) for word in _COUNTED if word in found]
-    return f"The paper's claims, judged by these runs: {', '.join(counts)}."
+    return f"The paper's claims, judged by these runs in {_comparisons(len(found))}: {', '.join(counts)}."
 
 
 def _verdict(verdict: Mapping[str, Any]) -> str:

@@ -101,6 +101,15 @@ def test_sides_differ_in_nothing_else() -> None:
     assert not [v for v in judge(found) if v["claim"] == "none-far-below-warmup"]
 
 
+def test_sides_are_of_one_scale() -> None:
+    found = sides(BY_ID["none-far-below-warmup"], 20.0, 0.1)
+    assert [v for v in judge(found) if v["claim"] == "none-far-below-warmup"]
+    found = sides(BY_ID["none-far-below-warmup"], 20.0, 0.1)
+    for result in found[3:]:  # its warm-up as long as before, and so another one of the paper's
+        result.config["scale"] = {**result.config["scale"], "lr": 1.0}
+    assert not [v for v in judge(found) if v["claim"] == "none-far-below-warmup"]
+
+
 def test_optimizers_are_compared_at_their_best_rates() -> None:
     bleu = {("sgd", 5e-3): 3.0, ("sgd", 1e-3): 1.0, ("adam", 5e-4): 33.0, ("adam", 1e-3): 30.0}
     found = [r for (optim, lr), value in bleu.items() for r in results(run("post", 4000, lr, optim), [value] * 2)]

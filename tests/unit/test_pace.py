@@ -14,10 +14,10 @@ import pytest
 sys.path.append(str(Path(__file__).parents[1] / "golden"))
 import fake_outputs as fake
 
-from lnexp import paper
-from lnexp.config import Data, Optim, Schedule, Size
+from lnexp import paper, rundir
+from lnexp.config import Data, Optim, Scale, Schedule, Size
 from lnexp.errors import UserError
-from lnexp.report import figure, figure_pace, figure_style, markup, pace
+from lnexp.report import figure, figure_pace, figure_style, markup, pace, table
 from lnexp.report.collect import collect
 from lnexp.report.pace_pairs import MOST, pairs
 
@@ -251,6 +251,31 @@ def test_nothing_to_compare(kind: str) -> None:
     else:
         write("pre", 1, rows)
     assert pace.pace([] if kind == "empty" else collect(SWEEP)) is None
+
+
+def test_runs_of_two_scales_are_no_pair() -> None:
+    for norm, updates in (("post", 11.0), ("pre", 22.0)):
+        write(norm, 1, validations([5, 4]), scale=Scale(updates, 3.0))
+    assert pace.pace(collect(SWEEP)) is None
+    write("pre", 1, validations([4, 3]), scale=Scale(11.0, 3.0), schedule=Schedule("step_drop", 0, drop_epoch=9))
+    (pair,) = measure()["pairs"]
+    assert entry(pair)["n"] == 1
+    notes = table.build(collect(SWEEP))["notes"]
+    assert (
+        "Runs of several scales of the paper's settings; claims and how fast compare runs of one scale alone." in notes
+    )
+    assert not [note for note in notes if note.startswith("At a scale")]
+
+
+def test_where_nothing_gives_a_target_that_is_said() -> None:
+    """And not before all have ended."""
+    write("post", 1, validations([5, math.nan]), "diverged")
+    folder = write("pre", 1, validations([4, 3]), "running")
+    assert "How fast" not in table.render(collect(SWEEP))
+    rundir.write_status(folder, "done", 200, 9.0)
+    said = "How fast is not said: no run of Post-LN gives a target in Post-LN, warm-up 200, schedule inverse_sqrt; "
+    text = table.render(collect(SWEEP))
+    assert said in text and "(Post-LN seed 1: diverged at update 200; Pre-LN seed 1: no partner)" in text
 
 
 def test_different_data_is_refused() -> None:

@@ -78,7 +78,7 @@ def test_other_sweeps_are_summed_up_by_their_claims() -> None:
         "Judged by these runs, of the paper's claims 4 hold: no warm-up ends far below T = 500 at the lower rate, "
         "T = 500 ends no higher than T = 4000 at the lower rate, T = 500 collapses at the higher rate, "
         "no warm-up, read as lr_max/sqrt(t), fails; "
-        "1 holds in part: Post-LN without warm-up ends far below Post-LN with it (1 of 2 pairs)."
+        "1 holds in part: Post-LN without warm-up ends far below Post-LN with it (1 of 2 comparisons)."
     )
 
 

@@ -37,7 +37,7 @@ def test_markdown_has_a_section_each() -> None:
     text = table.render(of("fig2_warmup"))
     first, claims, left = (part.splitlines() for part in re.split(r"\n\n(?=The paper's claims|What the paper)", text))
     assert first[0] == "sweep: 6 configurations, 18 runs (18 done)."
-    assert claims[0].startswith("The paper's claims, judged by these runs: ")
+    assert claims[0].startswith("The paper's claims, judged by these runs in 7 comparisons: ")
     assert sum(line.startswith("| ") for line in claims) == 2 + 7
     assert left[0].startswith("What the paper leaves open")
     for rows in (claims, left):
