@@ -1,4 +1,4 @@
-"""`lnexp table` and `lnexp figure`: the files, the table on the screen, and by name what is in neither.
+"""`lnexp table`, `figure` and `dashboard`: the files, the table on the screen, and by name what is in no number.
 
 Exit code 1 where a run of the sweep is damaged: what was printed is right, but not whole.
 """
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from lnexp.errors import UserError
-from lnexp.report.collect import DAMAGED, Result, collect
+from lnexp.report.collect import DAMAGED, Result, collect, find
 from lnexp.report.group import left_out
 
 
@@ -38,6 +38,17 @@ def show_figure(path: str, form: str, outputs: str) -> int:
     for file in figure.write(path, form, outputs):
         print(file)
     return _name("figure", collect(path, outputs=outputs))
+
+
+def show_dashboard(path: str, outputs: str) -> int:
+    """Write the page and print the file's name; one of damaged runs alone is written, too, and says why they are."""
+    from lnexp.paired import Tester
+    from lnexp.report import dashboard
+
+    folder = find(path, outputs)
+    results = dashboard.runs(folder)
+    print(dashboard.save(folder, dashboard.data(results, Tester())))
+    return _name("dashboard", results)
 
 
 def _name(verb: str, results: Sequence[Result]) -> int:

@@ -7,24 +7,29 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lnexp.report import probes, table, wording
+from lnexp.report import probes, table, verdicts, wording
 from lnexp.report.collect import MISSING, Flat, Result, Score
 from lnexp.report.costs import grid
 from lnexp.report.curves import columns, layer_names, layers, thinning
 from lnexp.report.group import Group, factors, group, identity
+from lnexp.report.judge import FAILS, HOLDS, OPEN, Paired, judge
 from lnexp.report.look import looks
 from lnexp.report.samples import choose, translations
-from lnexp.report.status import CUT, certain
+from lnexp.report.status import CUT, PROBED, certain
 from lnexp.rundir import AVERAGED
 
 Measured = Mapping[Path, Sequence[probes.Row]]
 """Run folder -> the rows of its probe.json."""
-PROBED = "probed"
-"""The page's word for a run that was measured and never trained: nothing of it is missing."""
+_MARKS = {HOLDS: "holds", FAILS: "fails", OPEN: "open"}
+"""Verdict -> its mark, a class of the style sheet."""
 
 
-def data(results: Sequence[Result]) -> dict[str, Any]:
-    """Give the page's data: groups of runs, their curves, tables, translations and configurations."""
+def data(results: Sequence[Result], paired: Paired | None = None) -> dict[str, Any]:
+    """Give the page's data: groups of runs, their curves, tables, translations and configurations.
+
+    `paired` tests a difference over sentences (judge.py). Raises UserError where the runs' scores do not compare; a run
+    whose probe.json cannot be read becomes damaged.
+    """
     measured = probes.forgiving(results)
     groups = group(results)
     flats = [g.flat for g in groups]
@@ -49,6 +54,7 @@ def data(results: Sequence[Result]) -> dict[str, Any]:
         runs.append(entry)
     return {
         "table": _lean(content, [all(_only_probed(run, measured) for run in g.runs) for g in groups]),
+        "claims": _claims(judge(results, paired)),
         "costs": costs and {"headers": costs.headers, "rows": costs.rows, "notes": costs.notes},
         "summary": _summary(groups, measured) or table.summary(results),
         "factors": [{"key": k, "label": wording.factor(k)} for k in varying],
@@ -59,6 +65,22 @@ def data(results: Sequence[Result]) -> dict[str, Any]:
         "layers": names,
         "probed": _probed(groups, measured, varying),
         "thinned": thin,
+    }
+
+
+def _claims(found: verdicts.Verdicts) -> dict[str, Any] | None:
+    """Give the table of verdicts as `lnexp table` has it, with the mark and the reason of each; None without any."""
+    shown = verdicts.grid(found)
+    if shown is None:
+        return None
+    return {
+        "title": shown.title,
+        "headers": shown.headers,
+        "rows": shown.rows,
+        "notes": shown.notes,
+        "right": sorted(shown.right),
+        "marks": [_MARKS[v["verdict"]] for v in found],
+        "how": [v["how"] for v in found],
     }
 
 

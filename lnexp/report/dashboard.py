@@ -16,8 +16,9 @@ from typing import Any
 
 from lnexp import rundir
 from lnexp.errors import UserError
-from lnexp.report.collect import collect, find
+from lnexp.report.collect import Result, collect, find
 from lnexp.report.content import data as data
+from lnexp.report.judge import Paired
 
 # The page's own code, in the order in which the browser reads it; each file is one idea.
 SCRIPTS = ("text", "view", "colour", "curves", "chart", "panels", "layers", "probed", "controls", "tables", "compare",
@@ -28,8 +29,13 @@ STYLES = ("page", "tables", "print")
 def write(path: Path | str, outputs: Path | str = "outputs") -> Path:
     """Write dashboard.html into PATH and give the file. A damaged run is shown as damaged."""
     folder = find(path, outputs)
+    return save(folder, read(folder))
+
+
+def save(folder: Path, content: dict[str, Any]) -> Path:
+    """Write the page of a folder into it and give the file."""
     file = folder / "dashboard.html"
-    text = page(read(folder))
+    text = page(content)
     try:
         rundir.write_text(file, text)
     except OSError as error:
@@ -37,9 +43,14 @@ def write(path: Path | str, outputs: Path | str = "outputs") -> Path:
     return file
 
 
-def read(folder: Path) -> dict[str, Any]:
+def read(folder: Path, paired: Paired | None = None) -> dict[str, Any]:
     """Give all that the page of a folder shows, as plain data."""
-    return data([result.forgive() for result in collect(folder, strict=False)])
+    return data(runs(folder), paired)
+
+
+def runs(folder: Path) -> list[Result]:
+    """Read every run of a folder with all of its rows; one that cannot be read is damaged, be it the only one."""
+    return [result.forgive() for result in collect(folder, strict=False)]
 
 
 def block(content: dict[str, Any]) -> str:

@@ -38,7 +38,7 @@ class Group:
 
     @property
     def scale(self) -> tuple[float, float] | None:
-        """(updates, lr): what its settings are of the paper's, which is no setting itself. None where none has begun."""
+        """(updates, lr): what its settings are of the paper's, which is no setting. None where none has begun."""
         found = next((run.flat for run in self.runs if run.flat), None)
         return (found["scale.updates"], found["scale.lr"]) if found else None
 

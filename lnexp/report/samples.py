@@ -1,14 +1,22 @@
-"""Run folders in; the same few test sentences and each run's translation of them out."""
+"""Run folders in; the same few test sentences and each run's translations of them out.
+
+A run has as many as it was decoded in ways: by its best checkpoint, by a mean of several, with other settings. Their
+files are named by evaluate.py: hyp.SPLIT[.mean-of-N][.DECODING].txt.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lnexp.report.collect import Result
 from lnexp.report.wording import plain
+from lnexp.rundir import AVERAGED
 
+BEST = "best checkpoint"
 SENTENCES = 12
 LONGEST = 300
 """Characters of one sentence; of a longer one the middle is left out."""
@@ -31,18 +39,37 @@ class Sample:
 def choose(results: Sequence[Result]) -> Sample | None:
     """Pick sentences evenly over the test set (the valid set where no run has translated the test set)."""
     for split in ("test", "valid"):
-        for result in results:
-            count = len(lines_of(result.folder / f"hyp.{split}.txt"))
-            if count:
-                at = tuple(sorted({i * count // SENTENCES for i in range(SENTENCES)}))
-                source, reference = (_raw(results, split, side, count, at) for side in ("src", "tgt"))
-                return Sample(split, at, [i + 1 for i in at], source, reference)
+        counts = (len(lines_of(file)) for result in results for file in _files(result.folder, split).values())
+        if count := next(filter(None, counts), 0):
+            at = tuple(sorted({i * count // SENTENCES for i in range(SENTENCES)}))
+            source, reference = (_raw(results, split, side, count, at) for side in ("src", "tgt"))
+            return Sample(split, at, [i + 1 for i in at], source, reference)
     return None
 
 
-def translations(run: Result, sample: Sample) -> list[str] | None:
-    """Give a run's translations of the sample; None where it has none yet."""
-    return _pick(lines_of(run.folder / f"hyp.{sample.split}.txt"), sample.at)
+def translations(run: Result, sample: Sample) -> dict[str, list[str]]:
+    """Give a run's translations of the sample by decoding; of what it has not (yet) there is none."""
+    picked = {name: _pick(lines_of(file), sample.at) for name, file in _files(run.folder, sample.split).items()}
+    return {name: lines for name, lines in picked.items() if lines}
+
+
+def _files(folder: Path, split: str) -> dict[str, Path]:
+    """Give the files of translations by what made them: "best checkpoint", "mean of 5", "mean of 5, beam4-lp0.6"."""
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries]
+    except OSError:
+        return {}
+    matches = (re.fullmatch(rf"hyp\.{split}(?:\.(.+))?\.txt", name) for name in names)
+    return dict(sorted((_decoding(match[1] or ""), folder / match[0]) for match in matches if match))
+
+
+def _decoding(middle: str) -> str:
+    """Name a decoding by what stands in the middle of its file's name; DECODING has points in it, "mean-of-N" none."""
+    first, _, rest = middle.partition(".")
+    mean = first.replace("-", " ")
+    parts = (mean, rest) if mean.startswith(AVERAGED) else (BEST, middle)
+    return plain(", ".join(filter(None, parts)), 80)
 
 
 def _raw(results: Sequence[Result], split: str, side: str, count: int, at: Sequence[int]) -> list[str] | None:

@@ -10,14 +10,15 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 from lnexp.errors import UserError
 from lnexp.report import dashboard
-from lnexp.report.collect import find
+from lnexp.report.collect import Result, find
+from lnexp.report.column import Column
 from lnexp.report.live import held
 
 LOOPBACK = "127.0.0.1"
@@ -79,6 +80,11 @@ def serve(folder: Path, port: int = 0) -> ThreadingHTTPServer:
     return server
 
 
+def _untested(a: Sequence[Result], b: Sequence[Result], scores: Column) -> str:
+    """Say why a live page tests no difference over sentences: that takes seconds, and it is made anew all the time."""
+    return "which takes seconds: left to `lnexp dashboard` without --watch"
+
+
 class Source:
     """The data of a folder, read again only where a file has changed."""
 
@@ -93,7 +99,7 @@ class Source:
         with self._lock:
             begun = time.monotonic()
             if begun >= self._next and (stamp := self._look()) != self._stamp:
-                self._content, self._stamp = dashboard.read(self._folder), stamp
+                self._content, self._stamp = dashboard.read(self._folder, _untested), stamp
                 now = time.monotonic()
                 self._next = now + _IDLE * (now - begun)
             return self._stamp, self._content

@@ -261,6 +261,87 @@ def test_translations_side_by_side(page: Browser) -> None:
     assert page.js("return document.querySelectorAll('#samples .same').length") == 24
 
 
+@pytest.fixture(scope="session")
+def averaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs decoded by their best checkpoint and by a mean, one of them by another beam, too."""
+    sweep = tmp_path_factory.mktemp("averaged") / "s"
+    for norm, beam in (("post", 5), ("pre", 4)):
+        scores = [fake_outputs.score(20.0), fake_outputs.score(21.0, checkpoint="mean of 5"),
+                  *([fake_outputs.score(22.0, decode="beam4-lp0.6")] if beam == 4 else [])]  # fmt: skip
+        said = fake_outputs.sentences("the best")
+        run = fake_outputs.write_run(sweep / norm, fake_outputs.run(norm, 200, 1), scores=scores, translations=said)
+        for middle in ("mean-of-5", *(["beam4-lp0.6"] if beam == 4 else [])):
+            lines = fake_outputs.sentences(middle)
+            (run / f"hyp.test.{middle}.txt").write_text("".join(f"{line}\n" for line in lines))
+    return dashboard.write(sweep)
+
+
+def test_the_reader_chooses_the_decoding(browser: Browser, averaged: Path) -> None:
+    page = browser.open(averaged)
+    heads = "return [...document.querySelectorAll('#samples th')].map(c => c.textContent)"
+    cells = "return [...document.querySelector('#samples tbody tr').cells].map(c => c.textContent)"
+    options = page.js("return [...document.getElementById('decoding').options].map(o => o.value)")
+    assert options == ["best checkpoint", "best checkpoint, beam4-lp0.6", "mean of 5", "all"]
+    assert page.js(cells) == ["1", *["Sentence 1 as the best has it."] * 2]
+    page.pick("#decoding", "mean of 5")
+    assert page.js(cells) == ["1", *["Sentence 1 as mean-of-5 has it."] * 2] and page.hash() == "#decoding=mean+of+5"
+    page.pick("#decoding", "best checkpoint, beam4-lp0.6")  # the other run has none
+    assert page.js(heads) == ["line", "Pre-LN, warm-up 200, seed 1"]
+    page.pick("#decoding", "all")
+    assert page.js(heads)[1:3] == [f"Post-LN, warm-up 200, seed 1: {way}" for way in ("best checkpoint", "mean of 5")]
+    assert len(page.js(heads)) == 6 and page.console() == []
+    assert browser.open(averaged, "decoding=__proto__").js(cells)[1] == "Sentence 1 as the best has it."
+
+
+def test_scores_of_different_decodings_are_rows_of_their_own(browser: Browser, averaged: Path) -> None:
+    page = browser.open(averaged)
+    rows = page.js(
+        "return [...document.querySelectorAll('#diff tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert rows[-3:] == [["test sacrebleu, beam5-lp1.2", "20.00", "20.00"],
+                         ["test sacrebleu, mean of 5, beam5-lp1.2", "21.00", "21.00"],
+                         ["test sacrebleu, beam4-lp0.6", "–", "22.00"]]  # fmt: skip
+
+
+def test_one_decoding_is_no_choice(page: Browser) -> None:
+    assert page.js("return document.getElementById('decodings').hidden")
+    kinds = page.js("return [...document.querySelectorAll('#diff tbody tr')].map(r => r.cells[0].textContent)")
+    assert kinds[-3:] == ["valid sacrebleu", "test sacrebleu", "test tokenized_bleu"]
+
+
+def test_the_paper_s_claims(page: Browser) -> None:
+    title = page.text("#h-claims")
+    assert title.startswith("The paper's claims, judged") and title.endswith(": 1 holds, 1 cannot be said")
+    rows = page.js(
+        "return [...document.querySelectorAll('#claims tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+    )
+    assert rows[0][0] == "holds" and rows[0][2:5] == ["no warm-up: 1.12 (n=2)", "warm-up 200: 29.72 (n=2)", "+28.59"]
+    assert rows[1][0].startswith("cannot be saidthe mean lies within the bounds") and len(rows[1]) == 10
+    marks = page.js("return [...document.querySelectorAll('#claims .state')].map(s => s.className)")
+    assert marks == ["state holds brief", "state open brief"]
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+def test_long_names_are_read_in_full(browser: Browser, tmp_path: Path, width: int) -> None:
+    """In the legend and beside the cursor; nine lines make the legend a grid."""
+    from selenium.webdriver import ActionChains
+
+    for index in range(9):
+        config = fake_outputs.run("post", 200, 1)
+        config.optim.name = f"an_optimizer_with_a_long_name_{index}"
+        fake_outputs.write_run(tmp_path / "s" / str(index), config, metrics=fake_outputs.rows("post", 200, 1))
+    page = browser.open(dashboard.write(tmp_path / "s"), width=width)
+    over = page.driver.find_element("css selector", f"[id='{LOSS}'] .u-over")
+    ActionChains(page.driver).move_to_element(over).perform()
+    page.settle()
+    whole = (
+        "return [...document.querySelectorAll(arguments[0])].filter(e => e.scrollWidth <= e.clientWidth"
+        " && e.getBoundingClientRect().right <= innerWidth && e.textContent.includes('with_a_long_name')).length"
+    )
+    assert page.js(whole, "#groups .foreign") == page.js(whole, ".tip:not([hidden]) .foreign") == 9
+    assert page.js("return document.documentElement.scrollWidth") == width
+
+
 def test_states(page: Browser) -> None:
     assert page.text("#kicker") == "4 configurations, 8 runs6 done1 missing1 diverged"
     page.click("#states button:nth-child(4)")

@@ -54,7 +54,33 @@ def test_translations_are_the_same_lines_everywhere(tmp_path: Path) -> None:
     assert lines == [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23]
     for key, speaker in (("source", "the source"), ("reference", "the reference")):
         assert found["samples"][key] == [f"Sentence {i} as {speaker} has it." for i in lines]  # type: ignore[index]
-    assert found["runs"][0]["translations"] == [f"Sentence {i} as it has it." for i in lines]  # type: ignore[index]
+    said = found["runs"][0]["translations"]  # type: ignore[index]
+    assert said == {"best checkpoint": [f"Sentence {i} as it has it." for i in lines]}
+
+
+def test_every_decoding_of_a_run_is_there_under_its_name(tmp_path: Path) -> None:
+    """The files' names are those that evaluate.py gives; what is no translation of this split is passed over."""
+    files = {"test": "best checkpoint", "test.mean-of-5": "mean of 5",
+             "test.beam4-lp0.6": "best checkpoint, beam4-lp0.6", "test.mean-of-5.beam4-lp0.6": "mean of 5, beam4-lp0.6",
+             "test.\u202e<b>": "best checkpoint, U+202E<b>",
+             "test.short": None, "test.": None, "tests": None, "valid.mean-of-5": None}  # fmt: skip
+    run = fake_outputs.write_run(tmp_path / "s" / "run-1", fake_outputs.run("pre", 200, 1))
+    for middle, name in files.items():
+        lines = fake_outputs.sentences(name or "nobody", 24 if name else 3)
+        (run / f"hyp.{middle}.txt").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (found,) = content.data(collect(tmp_path / "s"))["runs"]
+    names = [name for name in files.values() if name]
+    assert list(found["translations"]) == sorted(names)
+    assert all(found["translations"][name][-1] == f"Sentence 23 as {name} has it." for name in names)
+
+
+def test_a_run_may_have_no_translation_but_a_mean_s(tmp_path: Path) -> None:
+    for seed in (1, 2):
+        run = fake_outputs.write_run(tmp_path / "s" / f"run-{seed}", fake_outputs.run("pre", 200, seed))
+    (run / "hyp.test.mean-of-5.txt").write_text("one\ntwo\n")
+    found = content.data(collect(tmp_path / "s"))
+    assert found["samples"]["numbers"] == [1, 2]
+    assert [run["translations"] for run in found["runs"]] == [{}, {"mean of 5": ["one", "two"]}]
 
 
 @pytest.mark.parametrize("said", [None, []])
@@ -72,12 +98,13 @@ def test_without_the_prepared_data_or_with_another(tmp_path: Path) -> None:
 def test_line_ends_inside_a_translation_shift_nothing(tmp_path: Path) -> None:
     said = [f"a\u2028b\x0bc\x85 {i}" for i in range(12)]
     found = one(tmp_path / "s", translations=said)
-    shown = found["runs"][0]["translations"]  # type: ignore[index]
+    shown = found["runs"][0]["translations"]["best checkpoint"]  # type: ignore[index]
     assert [text.split()[-1] for text in shown] == [str(i) for i in range(12)]
 
 
 def test_a_long_sentence_is_cut_in_the_middle(tmp_path: Path) -> None:
-    shown = one(tmp_path / "s", translations=["x" * 10_000])["runs"][0]["translations"][0]  # type: ignore[index]
+    found = one(tmp_path / "s", translations=["x" * 10_000])
+    (shown,) = found["runs"][0]["translations"]["best checkpoint"]  # type: ignore[index]
     assert len(shown) == samples.LONGEST + 3 and " … " in shown
 
 

@@ -47,6 +47,14 @@ def ask(
     return answer, text
 
 
+def test_a_live_page_has_the_verdicts_and_says_what_it_leaves_out(port: int) -> None:
+    claims = json.loads(ask(port)[1])["claims"]
+    assert claims["marks"] == ["holds", "open"]
+    sentences = claims["headers"].index("sentences")
+    assert {row[sentences] for row in claims["rows"]} == {"–"}
+    assert any(n.startswith("sentences: not tested") and "without --watch" in n for n in claims["notes"])
+
+
 def test_a_change_is_seen_and_no_change_costs_nothing(demo: Path, port: int) -> None:
     answer, text = ask(port)
     assert (answer.status, json.loads(text)["live"]) == (200, True)

@@ -149,9 +149,9 @@ function readOut(u, panel, tip) {
     el("td", { class: "value" }, figure(row.mean)),
     el("td", { class: "soft" }, row.lo === undefined || row.n < 2 ? row.n > 1 ? `mean of ${row.n}` : "" : `${figure(row.lo)} to ${figure(row.hi)}, n=${row.n}`))))));
   tip.hidden = !rows.length;
-  const flip = left > u.over.clientWidth / 2;
-  tip.style.left = flip ? "auto" : `${left + 14}px`;
-  tip.style.right = flip ? `${u.over.clientWidth - left + 14}px` : "auto";
+  // On the side that has more room, and never beyond the window.
+  const from = u.over.getBoundingClientRect().left, wide = tip.offsetWidth, most = document.documentElement.clientWidth - 8 - wide - from;
+  tip.style.left = `${Math.max(8 - from, Math.min(most, left > u.over.clientWidth / 2 ? left - 14 - wide : left + 14))}px`;
   if (document.activeElement === u.root.parentNode)
     $("spoken").textContent = `${panel.title}, ${panel.axis[2](at)}: ` + rows.slice(0, 14).map(row => `${row.label} ${figure(row.mean)}`).join("; ");
 }

@@ -1,6 +1,7 @@
 // Chosen runs side by side: the settings and scores in which they differ, and their translations.
 
 const MOST_COMPARED = 4;
+const EVERY = "all";  // decodings
 
 function chosen() {  // the view's runs; at first one of each configuration
   const known = new Map(DATA.runs.filter(r => Object.keys(r.config).length || r.updates).map(r => [r.name, r]));
@@ -25,15 +26,19 @@ function compare() {
   differences(runs);
   translations(runs);
 }
-const columnHead = runs => runs.map(r => [`${DATA.groups[r.group].name}, seed ${r.seed === null ? NONE : r.seed}`, "foreign run"]);
+const columnName = run => `${DATA.groups[run.group].name}, seed ${run.seed === null ? NONE : run.seed}`;
+const columnHead = runs => runs.map(run => [columnName(run), "foreign run"]);
 
 function differences(runs) {
   const text = (run, name) => name in run.config ? run.config[name] : name in DATA.config ? DATA.config[name] : NONE;
   const names = [...new Set(runs.flatMap(r => Object.keys(r.config)))].sort().filter(name => new Set(runs.map(r => text(r, name))).size > 1);
   const row = (name, cells) => el("tr", {}, el("td", {}, name), ...cells.map(cell => el("td", { class: "foreign" }, cell)));
   const last = (run, field) => { const v = run.valid[field].filter(y => y !== null); return v.length ? figure(v[v.length - 1]) : NONE; };
-  const kinds = [...new Set(runs.flatMap(r => r.scores.map(s => s.slice(0, 2).join(" "))))];
-  const score = (run, kind) => { const s = run.scores.find(each => each.slice(0, 2).join(" ") === kind); return s ? two(s[2]) : NONE; };
+  // Scores of different decodings are different numbers: a row each, named where there are several.
+  const several = new Set(runs.flatMap(r => r.scores.map(s => s[3]))).size > 1;
+  const kind = ([split, measure, , decode]) => `${split} ${measure}${several ? `, ${decode}` : ""}`;
+  const kinds = [...new Set(runs.flatMap(r => r.scores.map(kind)))];
+  const score = (run, wanted) => { const s = run.scores.findLast(each => kind(each) === wanted); return s ? two(s[2]) : NONE; };
   const same = Object.keys(DATA.config).length;
   $("diff").replaceChildren(head([["field", null], ...columnHead(runs)]), el("tbody", {},
     ...names.map(name => row(el("code", {}, name), runs.map(r => el("code", {}, text(r, name))))),
@@ -41,17 +46,22 @@ function differences(runs) {
       names.length ? `All else is equal (${same} settings are the same in every run).` : "No setting that matters to the numbers.")),
     row("state", runs.map(r => state(r.state, r.stands))),
     row("last validation loss", runs.map(r => last(r, "loss_bits"))),
-    ...kinds.map(kind => row(kind, runs.map(r => score(r, kind))))));
+    ...kinds.map(each => row(each, runs.map(r => score(r, each))))));
 }
 function translations(runs) {
-  const found = DATA.samples, having = runs.filter(r => r.translations);
+  const found = DATA.samples;
   $("translated").hidden = !found;
   if (!found) return;
+  const ways = [...new Set(DATA.runs.flatMap(r => Object.keys(r.translations)))].sort(), several = ways.length > 1;
+  const wanted = pickOne("decoding", [...ways, ...(several ? [EVERY] : [])].map(way => [way, way]), view.decoding);
+  $("decodings").hidden = !several;
   $("h-samples").textContent = `Translations of the ${found.split} set`;
+  const columns = runs.flatMap(run => ways.filter(way => (way === wanted || wanted === EVERY) && run.translations[way])
+    .map(way => ({ name: `${columnName(run)}${wanted === EVERY ? `: ${way}` : ""}`, lines: run.translations[way] })));
   const sentence = (text, kind) => el("td", { class: `foreign ${kind}`, dir: "auto" }, text);
   $("samples").replaceChildren(
-    head([["line", "num"], ...(found.source ? [["source", null]] : []), ...(found.reference ? [["reference", null]] : []), ...columnHead(having)]),
+    head([["line", "num"], ...(found.source ? [["source", null]] : []), ...(found.reference ? [["reference", null]] : []), ...columns.map(c => [c.name, "foreign run"])]),
     el("tbody", {}, ...found.numbers.map((line, i) => el("tr", {}, el("td", { class: "num soft" }, whole(line)),
       ...(found.source ? [sentence(found.source[i], "soft")] : []), ...(found.reference ? [sentence(found.reference[i], "")] : []),
-      ...having.map(r => sentence(r.translations[i], found.reference && r.translations[i] === found.reference[i] ? "same" : ""))))));
+      ...columns.map(({ lines }) => sentence(lines[i], found.reference && lines[i] === found.reference[i] ? "same" : ""))))));
 }

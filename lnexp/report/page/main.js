@@ -1,7 +1,7 @@
 // The start, and what comes from outside the page: its size, the system's theme, the address, the printer.
 
 function everything() {
-  theme(); summary(); controls(); legend(); results(); costs(); compare(); runList(); render(); press();
+  theme(); summary(); controls(); legend(); results(); claims(); costs(); compare(); runList(); render(); press();
 }
 loadView();
 everything();
@@ -9,6 +9,7 @@ startWatching();
 
 $("theme").addEventListener("change", () => { view.theme = $("theme").value; saveView(); everything(); });
 for (const id of ["kind", "quantity", "module"]) $(id).addEventListener("change", () => { view[id] = $(id).value; changed(); });
+$("decoding").addEventListener("change", () => { view.decoding = $("decoding").value; choose(view.compare); });
 addEventListener("hashchange", () => { loadView(); everything(); });
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", everything);
 let waiting = 0, width = innerWidth;

@@ -1,4 +1,4 @@
-// The tables: results beside the paper, costs, and every run with its state.
+// The tables: results beside the paper, the paper's claims, costs, and every run with its state.
 
 const head = names => el("thead", {}, el("tr", {}, ...names.map(([text, kind]) => el(text ? "th" : "td", { class: kind, scope: text ? "col" : null }, text))));
 const state = (kind, text) => el("span", { class: `state ${kind}${text.length < 24 ? " brief" : ""}` }, text);
@@ -27,14 +27,24 @@ function results() {
     el("tbody", {}, ...rows));
   $("notes").replaceChildren(...table.notes.map(note => el("li", {}, note)));
 }
+function sheet(id, { rows, notes }, headers, cell) {  // a table made in Python, and what stands under it
+  $(id).replaceChildren(head(headers), el("tbody", {}, ...rows.map((row, r) => el("tr", {}, ...row.map((text, i) => cell(text, i, r))))));
+  $(`${id}-notes`).replaceChildren(...notes.map(note => el("li", {}, note)));
+}
+function claims() {
+  const found = DATA.claims, last = found && found.headers.length - 1;
+  $("judged").hidden = found === null;
+  if (found === null) return;
+  $("h-claims").textContent = found.title.replace(/\.$/, "");
+  const kind = (text, i) => found.right.includes(i) ? "num" : i === last ? "words" : text.length < 11 ? "foreign short" : "foreign side";
+  sheet("claims", found, found.headers.map((name, i) => [name, found.right.includes(i) ? "num" : null]), (text, i, r) => i ? el("td", { class: kind(text, i) }, text)
+    : el("td", {}, state(found.marks[r], text), found.marks[r] === "open" ? el("div", { class: "soft foreign" }, found.how[r]) : null));
+}
 function costs() {
   $("spent").hidden = DATA.costs === null;
   if (DATA.costs === null) return;
-  const kind = i => i ? "num" : "foreign", [, ...names] = DATA.costs.headers;
-  $("costs").replaceChildren(
-    head([["", null], ...names.map(name => [name, "num"])]),
-    el("tbody", {}, ...DATA.costs.rows.map(row => el("tr", {}, ...row.map((text, i) => el("td", { class: kind(i) }, text))))));
-  $("costs-notes").replaceChildren(...DATA.costs.notes.map(note => el("li", {}, note)));
+  const [, ...names] = DATA.costs.headers;
+  sheet("costs", DATA.costs, [["", null], ...names.map(name => [name, "num"])], (text, i) => el("td", { class: i ? "num" : "foreign" }, text));
 }
 function runList() {
   const wanted = DATA.runs.filter(run => !view.state || run.state === view.state);

@@ -1,6 +1,6 @@
 // All that a reader can change, and its way into the address and back: a link shows what its sender saw.
 
-const START = { x: "updates", xlog: false, ylog: false, each: false, smooth: 0, rows: "", columns: "", metric: "valid.loss_bits", kind: "", quantity: "", module: "", theme: "", state: "" };
+const START = { x: "updates", xlog: false, ylog: false, each: false, smooth: 0, rows: "", columns: "", metric: "valid.loss_bits", kind: "", quantity: "", module: "", decoding: "", theme: "", state: "" };
 const view = { ...START, off: new Set(), hidden: new Set(), zoom: null, compare: null, lit: null };
 
 const level = (factor, text) => `${factor.key}=${text}`;
