@@ -10,7 +10,7 @@ from pathlib import Path
 
 from lnexp.errors import UserError
 from lnexp.report import markup, table, wording
-from lnexp.report.collect import MISSING, Result, collect
+from lnexp.report.collect import NOT_BEGUN, Result, collect
 from lnexp.report.group import factors, group
 from lnexp.report.markup import Grid
 from lnexp.track.workspace import Board, report, workspace
@@ -52,7 +52,7 @@ def describe(results: Sequence[Result]) -> Board:
         entity=entity,
         project=project,
         groups=sorted({r.config["sweep_name"] for r in begun if r.config.get("sweep_name")}),
-        factors=factors([g.flat for g in group(results) if g.runs[0].state != MISSING]),
+        factors=factors([g.flat for g in group(results) if g.runs[0].state not in NOT_BEGUN]),
         table=table.render(results, "md"),
         diverged=[_id(r) for r in diverged],
         told=markup.markdown(Grid("", ["run", "why"], [[r.name, wording.plain(str(r.reason), 300)] for r in diverged])),

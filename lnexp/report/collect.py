@@ -20,9 +20,11 @@ from lnexp.errors import UserError
 from lnexp.report.frozen import read_config
 from lnexp.report.live import validations
 
-DAMAGED, MISSING = "damaged", "missing"
+DAMAGED, PROBED, MISSING = "damaged", "probed", "missing"
+NOT_BEGUN = (PROBED, MISSING)
+"""States without a training: what was only probed, and what a sweep asked for."""
 # Every state a report knows, in the order in which it lists them.
-STATES = ("done", "running", "diverged", "failed", "interrupted", DAMAGED, MISSING)
+STATES = ("done", "running", "diverged", "failed", "interrupted", DAMAGED, PROBED, MISSING)
 _DEPTH = 2  # outputs/ itself -> sweep -> run
 
 Flat = dict[str, Any]
@@ -227,7 +229,8 @@ def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
             if (folder / "metrics.jsonl").is_file():
                 mend = "the command that trained it goes on and writes it, or put it back"
                 raise UserError(f"{folder / 'status.json'}: is missing beside metrics.jsonl; {mend}")
-            result.reason = "probed only" if (folder / "probe.json").is_file() else "not begun"
+            probed = (folder / "probe.json").is_file()
+            untrained, result.reason = (PROBED, None) if probed else (MISSING, "not begun")
         else:
             _expect(status, folder / "status.json", dict)
             if status.get("state") not in rundir.STATES:
@@ -242,7 +245,7 @@ def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
         result.scores = [_score(s, folder / "scores.json") for s in _read_optional(folder / "scores.json", list)]
         if status and status["state"] == "done":
             _expect_whole(folder, result.scores)
-        result.state = status["state"] if status else MISSING
+        result.state = status["state"] if status else untrained
     except (UserError, ValueError, TypeError) as error:
         named = isinstance(error, UserError)
         result.state, result.reason = DAMAGED, str(error) if named else f"{folder / 'status.json'}: {error}"

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from lnexp.report import probes, table, verdicts, wording
-from lnexp.report.collect import MISSING, Flat, Result, Score
+from lnexp.report.collect import NOT_BEGUN, Flat, Result, Score
 from lnexp.report.costs import grid
 from lnexp.report.curves import columns, layer_names, layers, thinning
 from lnexp.report.group import Group, factors, group, identity
 from lnexp.report.judge import FAILS, HOLDS, OPEN, Paired, judge
 from lnexp.report.look import looks
 from lnexp.report.samples import choose, translations
-from lnexp.report.status import CUT, PROBED, certain
+from lnexp.report.status import CUT, certain
 from lnexp.rundir import AVERAGED
 
 Measured = Mapping[Path, Sequence[probes.Row]]
@@ -45,15 +45,13 @@ def data(results: Sequence[Result], paired: Paired | None = None) -> dict[str, A
     runs = []
     for (index, run), config in zip(ordered, configs, strict=True):
         entry = _run(index, run, config, common) | columns(run, thin)
-        if _only_probed(run, measured):
-            entry |= {"state": PROBED, "stands": PROBED, "reason": ""}
         if sample:
             entry["translations"] = translations(run, sample)
         if names:
             entry["probe"] = layers(run, names, len(results))
         runs.append(entry)
     return {
-        "table": _lean(content, [all(_only_probed(run, measured) for run in g.runs) for g in groups]),
+        "table": _lean(content),
         "claims": _claims(judge(results, paired)),
         "costs": costs and {"headers": costs.headers, "rows": costs.rows, "notes": costs.notes},
         "summary": _summary(groups, measured) or table.summary(results),
@@ -106,22 +104,16 @@ def _probed(groups: Sequence[Group], measured: Measured, varying: Sequence[str])
 def _summary(groups: Sequence[Group], measured: Measured) -> str:
     """Say what a sweep is that was only probed; nothing where a run has begun or none was probed."""
     runs = [run for g in groups for run in g.runs]
-    if not measured or any(run.state != MISSING for run in runs):
+    if not measured or any(run.state not in NOT_BEGUN for run in runs):
         return ""
     known = sum(any(run.folder in measured for run in g.runs) for g in groups)
     return f"Nothing was trained here: {known} of {len(groups)} models were probed as training would start."
 
 
-def _only_probed(run: Result, measured: Measured) -> bool:
-    return run.state == MISSING and run.folder in measured
-
-
-def _lean(content: dict[str, Any], probed: Sequence[bool]) -> dict[str, Any]:
+def _lean(content: dict[str, Any]) -> dict[str, Any]:
     """Drop what the page shows in another form: raw factor values, folder names, single values."""
     drop = ("factors", "runs", "seeds", "costs")
     rows = [{k: v for k, v in row.items() if k not in drop} for row in content["rows"]]
-    for row, only in zip(rows, probed, strict=True):
-        row |= {"state": PROBED, "states": {PROBED: 1}} if only else {}
     return {**content, "rows": rows}
 
 

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from lnexp.errors import UserError
-from lnexp.report import live, probes, wording
-from lnexp.report.collect import DAMAGED, MISSING, Result, collect, find
+from lnexp.report import live, wording
+from lnexp.report.collect import DAMAGED, MISSING, NOT_BEGUN, PROBED, Result, collect, find
 
-CUT, PROBED = "cut", "probed"
+CUT = "cut"
 STATES = ("done", "running", CUT, "diverged", "failed", "interrupted", DAMAGED, PROBED, MISSING)
 OVER = ("done", "diverged", "failed", DAMAGED)
 """What `--watch` does not wait for: the others go on, or will with the same command."""
@@ -123,8 +123,6 @@ def _stand(result: Result) -> Standing:
     except (ValueError, OSError) as error:
         if result.state != DAMAGED:
             result.state, result.reason = DAMAGED, f"{rows}: cannot be read as rows of JSON ({error})"
-    if result.state == MISSING and result.config and (result.folder / probes.FILE).is_file():
-        result.state, result.reason = PROBED, None
     run = Standing(result.folder, result.state, result.updates, _bound(result), wall_s=result.wall_s)
     run.reason = str(result.reason) if result.reason and result.state not in ("done", MISSING) else None
     run.loss, run.bleu = (
@@ -164,7 +162,7 @@ def _lines(runs: Sequence[Standing]) -> list[str]:
 
 def _cells(run: Standing) -> tuple[str, ...]:
     updates = str(run.updates or wording.NOTHING)
-    if run.bound and run.state not in (MISSING, PROBED):
+    if run.bound and run.state not in NOT_BEGUN:
         updates = f"{run.updates}/{run.bound} {100 * run.updates // run.bound:3d}%"
     return (
         run.state,

@@ -283,7 +283,7 @@ def test_what_was_only_probed_is_not_called_missing(tmp_path: Path, monkeypatch:
     assert one(tmp_path / "s").state == "probed" and one(tmp_path / "s").reason is None
     text = status.status(tmp_path / "s")
     assert "s: 1 found: 1 probed\n" in text and "probed        –           –" in text
-    assert "missing (probed only)" in table.render(collect(tmp_path / "s"))
+    assert "1 run (1 probed)" in table.render(collect(tmp_path / "s"))
     waited: list[float] = []
 
     def sleep(seconds: float) -> None:
