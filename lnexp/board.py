@@ -13,12 +13,14 @@ from lnexp.report import markup, table, wording
 from lnexp.report.collect import NOT_BEGUN, Result, collect
 from lnexp.report.group import factors, group
 from lnexp.report.markup import Grid
+from lnexp.results import name_left_out
 from lnexp.track.workspace import Board, report, workspace
 
 
 def show(path: Path | str, outputs: Path | str, flags: set[str]) -> int:
-    """Save workspace and report of the sweep at PATH in W&B and print where; 0, or 1 where there is no server. With
-    --dry-run print both specs as JSON, which asks no server and needs no key. UserError for other flags."""
+    """Save workspace and report of the sweep at PATH in W&B and print where; 0, or 1 where there is no server or a
+    run is damaged, which is named. With --dry-run print both specs as JSON, which asks no server and needs no key.
+    UserError for other flags."""
     if "--wandb" not in flags or "--watch" in flags:
         raise UserError(f"{' '.join(sorted(flags))}: --dry-run goes with --wandb, --watch with neither")
     results = collect(path, outputs=outputs)
@@ -26,7 +28,7 @@ def show(path: Path | str, outputs: Path | str, flags: set[str]) -> int:
     if "--dry-run" in flags:
         specs = {"workspace": workspace(board), "report": report(board)}
         print(json.dumps(specs, indent=2, ensure_ascii=False))
-        return 0
+        return name_left_out("dashboard", results)
     from lnexp.track.publish import publish
 
     try:
@@ -34,7 +36,7 @@ def show(path: Path | str, outputs: Path | str, flags: set[str]) -> int:
     except ConnectionError as error:
         print(f"W&B: {error}", file=sys.stderr)
         return 1
-    return 0
+    return name_left_out("dashboard", results)
 
 
 def describe(results: Sequence[Result]) -> Board:

@@ -28,7 +28,7 @@ def show_table(path: str, form: str, outputs: str) -> int:
         print(written[0].read_text(encoding="utf-8"))
         print(table.summary(results) + "\n")
     print(*written, sep="\n")
-    return _name("table", results)
+    return name_left_out("table", results)
 
 
 def show_figure(path: str, form: str, outputs: str) -> int:
@@ -37,7 +37,7 @@ def show_figure(path: str, form: str, outputs: str) -> int:
 
     for file in figure.write(path, form, outputs):
         print(file)
-    return _name("figure", collect(path, outputs=outputs))
+    return name_left_out("figure", collect(path, outputs=outputs))
 
 
 def show_dashboard(path: str, outputs: str) -> int:
@@ -48,10 +48,11 @@ def show_dashboard(path: str, outputs: str) -> int:
     folder = find(path, outputs)
     results = dashboard.runs(folder)
     print(dashboard.save(folder, dashboard.data(results, Tester())))
-    return _name("dashboard", results)
+    return name_left_out("dashboard", results)
 
 
-def _name(verb: str, results: Sequence[Result]) -> int:
+def name_left_out(verb: str, results: Sequence[Result]) -> int:
+    """Say what of a sweep is in no number; 1 where a run is damaged, else 0."""
     for line in left_out(results):
         print(f"lnexp {verb}: left out: {line}", file=sys.stderr)
     return 1 if any(result.state == DAMAGED for result in results) else 0

@@ -49,6 +49,14 @@ def test_dry_run_prints_both_specs(demo: Path, capsys: pytest.CaptureFixture[str
     same("wandb.json", text)
 
 
+def test_a_damaged_run_is_named(demo: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = next(demo.glob("pre_ln-*")) / "scores.json"
+    file.write_text("[")
+    assert main(["dashboard", str(demo), "--wandb", "--dry-run"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"lnexp dashboard: left out: {file}: ")
+
+
 @pytest.mark.parametrize("make", [workspace, report])
 def test_every_metric_shown_is_one_that_runs_send(board: Board, make: Any) -> None:
     row = {"updates": 1, "epoch": 1, "wall_s": 1.0, "lr": 1.0, "loss_bits": 1.0, "bleu": 1.0, "gnorm": 1.0}
