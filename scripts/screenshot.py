@@ -12,6 +12,7 @@ from pathlib import Path
 from chromium import chromium, missing, open_page, resize
 
 from lnexp.errors import UserError
+from lnexp.paired import Tester
 from lnexp.report import dashboard
 
 WIDTH, HEIGHT, MOST = 1280, 1000, 300_000
@@ -22,7 +23,7 @@ def main(sweep: str, target: str, view: str = "") -> str | None:
     if problem := missing():
         return problem
     try:
-        page = dashboard.write(sweep)
+        page = dashboard.write(sweep, paired=Tester())
     except UserError as error:
         return str(error)
     with chromium(WIDTH, HEIGHT) as driver:

@@ -26,10 +26,10 @@ SCRIPTS = ("text", "view", "colour", "curves", "chart", "panels", "layers", "pro
 STYLES = ("page", "tables", "print")
 
 
-def write(path: Path | str, outputs: Path | str = "outputs") -> Path:
+def write(path: Path | str, outputs: Path | str = "outputs", paired: Paired | None = None) -> Path:
     """Write dashboard.html into PATH and give the file. A damaged run is shown as damaged."""
     folder = find(path, outputs)
-    return save(folder, read(folder))
+    return save(folder, read(folder, paired))
 
 
 def save(folder: Path, content: dict[str, Any]) -> Path:
