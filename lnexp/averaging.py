@@ -62,9 +62,13 @@ def forget(folder: Path, validated: int) -> None:
 
 
 def asked(text: str) -> int:
-    """Read the N of `--average N`; 0 = the best checkpoint."""
+    """Read the N of `--average N`; none = 0, the best checkpoint."""
+    if text == "none":
+        return 0
     if not (text.isascii() and text.isdigit()):
         raise UserError(f"--average {text}: need a whole number, of validations whose parameters the mean is of")
+    if not int(text):
+        raise UserError(f"--average {text}: need >= 1; leave it out to score the best checkpoint, no mean")
     return int(text)
 
 

@@ -81,6 +81,8 @@ def check(run: Run) -> None:
     choice("track.mode", "none", "offline", "online", "auto")
     choice("devices.device", "cpu", "cuda", "auto")
     choice("devices.precision", "fp32", "fp32_fast", "bf16", "fp16", "auto")
+    slow = run.devices.precision == "fp16" and run.devices.device == "cpu"
+    need(not slow, "devices.precision", "no fast kernels on a CPU; use bf16, or devices=gpu")
     need(run.devices.threads >= 0, "devices.threads", "need >= 0 (0 = shared fairly)")
     need(run.devices.max_tokens >= 0, "devices.max_tokens", "need >= 0 (0 = no accumulation)")
     probe = run.probe

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from lnexp import __version__
 from lnexp.errors import UserError
-from lnexp.guard import sigterm_like_ctrl_c
+from lnexp.signals import sigterm_like_ctrl_c
 
 USAGE = """usage: lnexp VERB [name=value ...]
 
@@ -124,18 +124,16 @@ def _eval(arguments: list[str]) -> int:
     from lnexp.averaging import asked
     from lnexp.console import quiet, say
     from lnexp.evaluate import evaluate
-    from lnexp.guard import lock
     from lnexp.launch import cores, decode_of
     from lnexp.report.collect import find
 
-    average, rest = _option([f"--{a}" if a.startswith("average=") else a for a in arguments], "--average", "0")
+    average, rest = _option([f"--{a}" if a.startswith("average=") else a for a in arguments], "--average", "none")
     if not rest:
         raise UserError("name a run folder: lnexp eval outputs/demo/RUN [decode=greedy] [--average N]")
     folder, count = find(rest[0], _outputs()), asked(average)
     run, decode = decode_of(folder, rest[1:])
     quiet()
-    with lock(folder):  # not beside a training, whose best checkpoint is still moving
-        evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say, count)
+    evaluate(folder, decode, Path(run.paths.cache).expanduser(), run.devices.threads or cores(), say, count)
     return 0
 
 
@@ -170,8 +168,6 @@ def _table(arguments: list[str]) -> int:
 
 
 def _dashboard(arguments: list[str]) -> int:
-    from lnexp.report import dashboard, watch
-
     flags, rest = _flags(arguments, "--watch", "--wandb", "--dry-run")
     port, rest = _option(rest, "--port", "0")
     path = _one(rest, "a sweep or run folder")
@@ -180,12 +176,15 @@ def _dashboard(arguments: list[str]) -> int:
 
         return board.show(path, _outputs(), flags)
     if "--watch" in flags:
+        from lnexp.report import watch
+
         watch.watch(path, _outputs(), port)
-    elif port != "0":
+        return 0
+    if port != "0":
         raise UserError(f"--port {port}: only with --watch")
-    else:
-        print(dashboard.write(path, _outputs()))
-    return 0
+    from lnexp.results import show_dashboard
+
+    return show_dashboard(path, _outputs())
 
 
 def _sync(arguments: list[str]) -> int:

@@ -78,13 +78,11 @@ def _devices() -> tuple[bool, str]:
 
 
 def _disk() -> tuple[bool, str]:
-    from lnexp.launch import check_writable, plan
+    from lnexp.launch import plan
+    from lnexp.rundir import check_writable
 
-    paths = plan([], bound=False).jobs[0].run.paths
-    outputs = Path(paths.outputs)
-    there = next(p for p in (outputs.absolute(), *outputs.absolute().parents) if p.exists())
-    check_writable(there)
-    free = shutil.disk_usage(there).free / 2**30
+    outputs = Path(plan([], bound=False).jobs[0].run.paths.outputs)
+    free = shutil.disk_usage(check_writable(outputs)).free / 2**30
     return free > 2, f"{free:.0f} GiB free for {outputs}/" + ("" if free > 2 else ": need 2; set paths.outputs=DIR")
 
 

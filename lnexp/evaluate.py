@@ -14,6 +14,7 @@ from lnexp import averaging, rundir
 from lnexp.averaging import Mean
 from lnexp.config import Decode, Run, identity, load
 from lnexp.errors import UserError
+from lnexp.guard import lock
 
 if TYPE_CHECKING:
     from lnexp.backend.session import Session
@@ -150,31 +151,38 @@ def evaluate(
     With its best checkpoint, or with the mean of the last `average`.
     """
     run = load(folder / "config.yaml")
-    checkpoint = folder / "checkpoints" / "best.pt"
-    files = averaging.choose(folder, average) if average else []
-    if not files and not checkpoint.exists():
-        raise UserError(
-            f"{folder}: no checkpoints/best.pt to translate with; train the run first (or it was deleted: keep, clean)"
-        )
+    _checkpoints(folder, average)  # before the lock, whose file would stay in a folder that is refused
     from lnexp.backend import open_session
     from lnexp.backend.checkpoint import read
     from lnexp.data.prepare import prepare
 
     data = prepare(run.data, cache, say, threads)
     check_data(folder, data)
-    session = open_session(run, data, threads)
-    trained, mean = trained_on(run, data), None
-    if files:
-        mean = averaging.load(session, files, trained)
-    else:
-        session.load_state(read(checkpoint, trained), optimizer=False)
-    chosen = decode or run.decode
-    found = {}
-    for split in FINAL_SPLITS:
-        say(f"translating {split} with {label(chosen)}, {mean.label if mean else BEST}")
-        found[split] = translate(session, data, run, split, chosen)
-    written = write(folder, found, run, chosen, data, mean)
+    trained, mean, chosen = trained_on(run, data), None, decode or run.decode
+    with lock(folder):  # not beside a training, whose checkpoints are still moving
+        files = _checkpoints(folder, average)
+        session = open_session(run, data, threads)
+        if average:
+            mean = averaging.load(session, files, trained)
+        else:
+            session.load_state(read(files[0], trained), optimizer=False)
+        found = {}
+        for split in FINAL_SPLITS:
+            say(f"translating {split} with {label(chosen)}, {mean.label if mean else BEST}")
+            found[split] = translate(session, data, run, split, chosen)
+        written = write(folder, found, run, chosen, data, mean)
     line = "{split} {metric} {value:.2f}  ({checkpoint}, {n_sentences} sentences, {decode}, data {data}, {signature})"
     for entry in written:
         say(line.format(**entry))
     return written
+
+
+def _checkpoints(folder: Path, average: int) -> list[Path]:
+    """Give the files to translate with: best.pt, or the last `average`; UserError where they are not there."""
+    if average:
+        return averaging.choose(folder, average)
+    best = folder / "checkpoints" / "best.pt"
+    if not best.exists():
+        what = "no checkpoints/best.pt to translate with"
+        raise UserError(f"{folder}: {what}; train the run first (or it was deleted: keep, clean)")
+    return [best]

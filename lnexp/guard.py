@@ -1,4 +1,4 @@
-"""What surrounds a run while it trains: its folder's lock, its log file, and the signals that stop it in order."""
+"""What surrounds a run while it trains: its folder's lock and its log file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import platform
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +20,6 @@ from lnexp.rundir import STALE_S
 
 BEAT_S = 10.0
 """Between two signs of life in a lock file."""
-
-
-class Interrupted(BaseException):
-    """A signal asked the run to stop: save, say so, go."""
 
 
 class FolderLost(Exception):
@@ -184,76 +179,3 @@ def log_file(folder: Path) -> Iterator[None]:
         root.removeHandler(handler)
         with contextlib.suppress(OSError):
             handler.close()
-
-
-@contextlib.contextmanager
-def sigterm_like_ctrl_c() -> Iterator[None]:
-    """Have SIGTERM end a command as Ctrl-C does, whatever it is at: in order, with exit code 130."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-class Stop:
-    """A first signal stops the run: at once while it starts, at the next safe point while it trains (`gently`), where
-    it saves first. A second signal ends at once.
-
-    SIGUSR1 and SIGUSR2 count where a launcher listens to them (Slurm's warning before it takes a job away): its own
-    answer, which queues the job again, comes after the run has saved.
-    """
-
-    _asked: int | None = None
-    _gently = False
-
-    @contextlib.contextmanager
-    def listening(self) -> Iterator[None]:
-        # Signals go to the main thread; a run that a launcher put on another one is stopped by its process.
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        if before[signal.SIGINT] == signal.SIG_IGN:  # as in a background job
-            del before[signal.SIGINT]
-        for number in (signal.SIGUSR1, signal.SIGUSR2):
-            if callable(signal.getsignal(number)):
-                before[number] = signal.getsignal(number)
-
-        def ask(number: int, frame: object) -> None:
-            self._asked = number
-            for each in before.keys() - {signal.SIGUSR1, signal.SIGUSR2}:  # a launcher may send its own after a SIGTERM
-                signal.signal(each, before[each])
-            if not self._gently:
-                raise Interrupted
-
-        for number in before:
-            signal.signal(number, ask)
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-    @contextlib.contextmanager
-    def gently(self) -> Iterator[None]:
-        """Have signals wait for `obey`."""
-        self._gently = True
-        try:
-            yield
-        finally:
-            self._gently = False
-        self.obey()
-
-    def pass_on(self) -> None:
-        """Let the launcher answer the signal that it sent; for when the run has saved and said so."""
-        if self._asked in (signal.SIGUSR1, signal.SIGUSR2):
-            signal.raise_signal(self._asked)
-
-    def obey(self) -> None:
-        """Raise Interrupted where a signal has come."""
-        if self._asked is not None:
-            raise Interrupted

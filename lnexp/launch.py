@@ -122,6 +122,8 @@ class Plan:
     multirun: bool
     side_by_side: int
     """Jobs at a time."""
+    here: bool
+    """Whether all of them run on this machine and in this environment."""
     arguments: list[str]
     """What Hydra is to be given: the words of the command line, and what a job on another machine cannot find out."""
 
@@ -147,14 +149,15 @@ def plan(arguments: list[str], bound: bool = True) -> Plan:
         if bound:
             launchers.check(hydra.launcher, hydra.runtime.choices["hydra/launcher"], multirun)
         if not multirun:
-            return Plan([_job(fixed, bound)], False, 1, arguments)
+            return Plan([_job(fixed, bound)], False, 1, True, arguments)
         params = [f"{k}={v}" for k, v in (hydra.sweeper.get("params") or {}).items()]
         found = [_job(combination, bound) for combination in _combinations(params + words)]
         twice = next((job.folder for i, job in enumerate(found) if job.folder in {j.folder for j in found[:i]}), None)
         if twice:
             raise UserError(f"{twice}: this sweep asks for the same run twice; name each value once")
-        paths = _absolute(found[0].run) if launchers.outside(hydra.launcher) else []
-        return Plan(found, True, launchers.at_once(hydra.launcher, len(found)), [*arguments, *paths])
+        here = not launchers.outside(hydra.launcher)
+        told = arguments if here else [*arguments, *_absolute(found[0].run)]
+        return Plan(found, True, launchers.at_once(hydra.launcher, len(found)), here, told)
 
 
 def _absolute(run: Run) -> list[str]:
@@ -179,19 +182,6 @@ def _job(overrides: list[str], bound: bool) -> Job:
     if bound:
         check_bound(run)
     return job
-
-
-def check_writable(folder: Path) -> None:
-    """Raise UserError where run folders cannot be made."""
-    probe = folder / f".write-{os.getpid()}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UserError(
-            f"paths.outputs: {folder} cannot be written ({error.strerror}); set paths.outputs=DIR"
-        ) from None
 
 
 def hydra_main(arguments: list[str], task: Any) -> None:
@@ -230,7 +220,7 @@ def hydra_job(config: DictConfig) -> float:
     from hydra.core.hydra_config import HydraConfig
 
     from lnexp.console import say
-    from lnexp.guard import Interrupted
+    from lnexp.signals import Interrupted
     from lnexp.train import train
 
     hydra = HydraConfig.get()

@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from lnexp.signals import echo
+
 # Set by the process that launches, inherited by its workers.
 VARIABLE = "LNEXP_PARENT"
 _EVERY_S = 1.0
@@ -69,6 +71,8 @@ def passing_on() -> Iterator[None]:
     asked: list[int] = []
 
     def ask(number: int, frame: object) -> None:
+        if echo():
+            return
         workers = _workers()
         for worker in workers:
             with suppress(ProcessLookupError):

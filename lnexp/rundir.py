@@ -54,6 +54,20 @@ STALE_S = 60.0
 Row = dict[str, Any]
 
 
+def check_writable(folder: Path) -> Path:
+    """Give the nearest folder above that is there; UserError where nothing can be made in it. Leaves nothing."""
+    place = folder.absolute()
+    there = next(p for p in (place, *place.parents) if os.path.lexists(p))
+    probe = there / f".write-{os.getpid()}"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        rule = "set paths.outputs=DIR"
+        raise UserError(f"paths.outputs: {folder} cannot be written ({error.strerror}); {rule}") from None
+    return there
+
+
 def finite(value: Any) -> Any:
     """Spell non-finite numbers as strings ("nan", "inf"), so that every line is valid JSON."""
     if isinstance(value, float) and not math.isfinite(value):

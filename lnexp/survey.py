@@ -17,10 +17,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from lnexp import launch, rundir
-from lnexp.config import Run, freeze, identity, load
+from lnexp.config import Run, freeze, load
 from lnexp.console import progress_bar
 from lnexp.data.prepare import Prepared, prepare
 from lnexp.errors import UserError
+from lnexp.evaluate import trained_on
 from lnexp.report.collect import find
 from lnexp.report.probes import FILE, Row, read
 
@@ -91,8 +92,7 @@ def probe(run: Run, folder: Path, data: Prepared, checkpoint: str, threads: int,
     if checkpoint in CHECKPOINTS:
         from lnexp.backend import checkpoint as checkpoints
 
-        trained = identity(run) | {f"data ({name})": digest for name, digest in data.content.items()}
-        state = checkpoints.read(folder / "checkpoints" / f"{checkpoint}.pt", trained)
+        state = checkpoints.read(folder / "checkpoints" / f"{checkpoint}.pt", trained_on(run, data))
         seeds, at, updates = [run.seed], "checkpoint", int(state["updates"])
     else:
         seeds, at, updates = list(range(run.seed, run.seed + run.probe.seeds)), "init", 0

@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from lnexp import launch, rundir
+from lnexp import launch, launchers, rundir
+from lnexp.backend.room import check_room
 from lnexp.config import Run
 from lnexp.console import say, watch
 from lnexp.data.prepare import Prepared, prepare
@@ -24,20 +25,21 @@ def run_all(arguments: list[str]) -> int:
     """Train what `arguments` ask for; exit code 1 where a run failed. UserError where a single run could not work."""
     plan = launch.plan(arguments)
     sweep = plan.jobs[0].folder.parent
-    launch.check_writable(sweep)
-    if plan.multirun:
-        _record_wanted(plan.jobs, arguments)
+    rundir.check_writable(sweep)
     todo = [job.run for job in plan.jobs if not _over(job)]
     if not todo:
+        if plan.multirun:
+            _record_wanted(plan.jobs, arguments)
         for job in plan.jobs:
             say(f"{job.folder.name}: {state(job)} already, nothing to train")
         return _end(plan) if any(state(job) == "failed" for job in plan.jobs) else 0
     if plan.multirun:
-        here = f" on {launch.cores()} cores" if plan.arguments == arguments else ""
+        here = f" on {launch.cores()} cores" if plan.here else ""
         say(f"{sweep}: {len(plan.jobs)} runs, {len(plan.jobs) - len(todo)} of them ended, "
             f"{plan.side_by_side} at a time{here}")  # fmt: skip
-    # Once, here: a corpus that cannot be used is said before anything starts, and no two jobs wait for one another.
-    prepare_all(todo)
+    _get_ready(plan, todo)
+    if plan.multirun:
+        _record_wanted(plan.jobs, arguments)
     launch.user_errors.clear()
     total = sum(job.run.max_updates for job in plan.jobs)
     if plan.multirun:
@@ -50,9 +52,28 @@ def run_all(arguments: list[str]) -> int:
     return _end(plan)
 
 
+def _get_ready(plan: Plan, todo: list[Run]) -> None:
+    """Prepare the data of all runs; UserError for one that cannot work, before anything of the sweep is written.
+
+    Once, here: no two jobs wait for one another.
+    """
+    asking = [run for run in todo if run.devices.device != "cpu"] if plan.here else []
+    if asking:  # torch takes a second to load
+        from lnexp.backend.devices import check_devices
+
+        gpus = 1 if plan.side_by_side > 1 and launchers.gpus() else None
+        for run in asking:
+            check_devices(run, gpus)
+    different = {str(run.data): run for run in todo}
+    prepared = dict(zip(different, prepare_all(list(different.values())), strict=True))
+    for run in todo:
+        check_room(run, prepared[str(run.data)])
+
+
 def _record_wanted(wanted: list[launch.Job], arguments: list[str]) -> None:
     """Add the runs of a sweep to its sweep.json, so that `lnexp status` knows what is missing, and the command."""
     first = wanted[0].folder.parent
+    first.mkdir(parents=True, exist_ok=True)
     path = first / "sweep.json"
     before: dict[str, Any] = rundir.read_json(path) if path.exists() else {}
     known = {entry["folder"]: entry for entry in before.get("wanted", ())}

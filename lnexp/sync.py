@@ -17,7 +17,7 @@ from lnexp.config import Run, load
 from lnexp.errors import UserError
 from lnexp.evaluate import label
 from lnexp.guard import lock
-from lnexp.report.collect import MISSING, collect
+from lnexp.report.collect import NOT_BEGUN, collect
 from lnexp.track.resend import Recorded, Server
 
 SAMPLES = 20
@@ -26,7 +26,7 @@ SAMPLES = 20
 
 def sync(path: Path | str, outputs: Path | str, say: Callable[[str], None]) -> int:
     """Send every run at PATH; 0, or 1 where a run could not be sent. UserError without a key."""
-    runs = [r.folder for r in collect(path, strict=False, outputs=outputs) if r.state != MISSING]
+    runs = [r.folder for r in collect(path, strict=False, outputs=outputs) if r.state not in NOT_BEGUN]
     if not runs:
         say("no run has begun")
         return 0
@@ -73,7 +73,7 @@ def recorded(folder: Path) -> Recorded:
 def samples(folder: Path, run: Run, env: dict[str, Any]) -> list[tuple[str, str, str]]:
     """Give the first test sentences with their translations; source and reference where prepared data is at hand."""
     hypotheses = list(_lines(folder / "hyp.test.txt"))
-    data = Path(env.get("data_folder") or folder)
+    data = Path(env.get("data_folder") or folder).expanduser()  # kept results have ~ in place of a home
     sides = [list(_lines(data / f"test.raw.{language}")) for language in (run.data.src, run.data.tgt)]
     source, reference = (side if len(side) == len(hypotheses) else [""] * len(hypotheses) for side in sides)
     return list(zip(source, reference, hypotheses, strict=True))

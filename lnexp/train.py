@@ -21,10 +21,11 @@ from lnexp.console import progress_bar
 from lnexp.environment import environment
 from lnexp.errors import UserError
 from lnexp.files import words
-from lnexp.guard import FolderLost, Interrupted, Lock, Stop, lock, log_file
+from lnexp.guard import FolderLost, Lock, lock, log_file
 from lnexp.memory import bounded, forget_peak, smaller_passes
 from lnexp.progress import Progress, Window
 from lnexp.retention import trim
+from lnexp.signals import Interrupted, Stop
 from lnexp.takeover import again, take_over
 from lnexp.timing import Clock
 

@@ -13,10 +13,8 @@ from fairseq.models.transformer import TransformerConfig, TransformerModelBase
 from fairseq.models.transformer.transformer_config import DecoderConfig, EncDecBaseConfig, QuantNoiseConfig
 from torch import nn
 
+from lnexp.backend.room import MAX_POSITIONS
 from lnexp.config import Model, Size
-
-MAX_POSITIONS = 1024
-"""Longest sentence in BPE tokens, as in fairseq's translation models."""
 
 
 def transformer_config(size: Size, model: Model) -> TransformerConfig:

@@ -15,15 +15,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 
 from lnexp.backend import NonFinite
+from lnexp.backend.devices import check_devices, device_of
 from lnexp.backend.group import Processes
-from lnexp.backend.session import Session, device_of
+from lnexp.backend.session import Session
 from lnexp.config import Decode, Run, load
 from lnexp.data.prepare import Prepared, prepare
-from lnexp.errors import UserError
 
 _HOST = "127.0.0.1"
 
@@ -34,10 +33,8 @@ class Leader(Session):
     def __init__(self, run: Run, data: Prepared, threads: int, folder: Path) -> None:
         size = run.devices.processes
         each = max(1, threads // size)
+        check_devices(run)
         device = device_of(run, 0)
-        if device.type == "cuda" and torch.cuda.device_count() < size:
-            found = f"{torch.cuda.device_count()} CUDA devices here"
-            raise UserError(f"devices.processes={size}: {found}; need one a process")
         store = dist.TCPStore(_HOST, 0, size, is_master=True, wait_for_workers=False)
         command = [sys.executable, "-m", __name__, str(folder), str(store.port), str(each)]
         with open(folder / "train.log", "ab") as log:

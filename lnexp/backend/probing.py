@@ -15,11 +15,13 @@ import torch
 from fairseq import utils
 from torch import Tensor, nn
 
+from lnexp.backend.devices import device_of
 from lnexp.backend.flat import Flat
 from lnexp.backend.loss import LabelSmoothedLoss
 from lnexp.backend.model import build_model
 from lnexp.backend.optim import LossScale, TorchOptimizer
-from lnexp.backend.session import device_of, longest_trained, open_task, optimizer_config
+from lnexp.backend.room import longest_trained
+from lnexp.backend.session import open_task, optimizer_config
 from lnexp.backend.watch import attentions, real_rows, scores
 from lnexp.config import Run
 from lnexp.data.prepare import Prepared

@@ -20,15 +20,17 @@ from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 
 from lnexp.backend import NonFinite
+from lnexp.backend.devices import device_of
 from lnexp.backend.fast import FastTransformer
 from lnexp.backend.flat import Flat
 from lnexp.backend.generate import translate
 from lnexp.backend.group import Group
 from lnexp.backend.loss import LabelSmoothedLoss
 from lnexp.backend.memory import keep_freed_memory
-from lnexp.backend.model import MAX_POSITIONS, build_model, parameter_count
+from lnexp.backend.model import build_model, parameter_count
 from lnexp.backend.optim import NAME, LossScale, Overflow
 from lnexp.backend.precision import fast_type, resolve
+from lnexp.backend.room import MAX_POSITIONS, check_room
 from lnexp.backend.trainer import Task, Trainer
 from lnexp.backend.watch import Watch
 from lnexp.config import Decode, Optim, Run
@@ -36,31 +38,6 @@ from lnexp.data.prepare import Prepared
 from lnexp.errors import UserError
 from lnexp.schedule import lr
 from lnexp.timing import Clock
-
-
-def device_of(run: Run, rank: int) -> torch.device:
-    """Give the device of one of the run's processes."""
-    cuda = torch.cuda.is_available()
-    if run.devices.device == "cuda" and not cuda:
-        raise UserError("devices.device=cuda: torch sees no CUDA device here; use devices=cpu, or install a CUDA torch")
-    if not cuda or run.devices.device == "cpu":
-        return torch.device("cpu")
-    torch.cuda.set_device(rank)
-    return torch.device("cuda", rank)
-
-
-def check_passes(run: Run, longest: int) -> None:
-    """Raise UserError where a pass has no room for the longest training sentence: fairseq would leave it out."""
-    room = math.ceil(run.tokens_per_update / run.passes)
-    if room < longest:
-        devices = f"devices.max_tokens={run.devices.max_tokens}, devices.processes={run.devices.processes}, "
-        what = f"{devices if run.passes > 1 else ''}tokens_per_update={run.tokens_per_update}"
-        raise UserError(f"{what}: {room} tokens a pass; the longest training sentence has {longest}, need as many")
-
-
-def longest_trained(data: Prepared) -> int:
-    """Give the tokens of the longest training sentence that a model has positions for, with its end."""
-    return min(MAX_POSITIONS, max(data.manifest["splits"]["train"]["longest"].values()))
 
 
 def open_task(run: Run, data: Prepared, processes: int = 1) -> Task:
@@ -100,12 +77,7 @@ class Session:
         self.device = device_of(run, self._group.rank)
         self.precision = resolve(run.devices.precision, self.device)
         self._passes = run.passes
-        for split in ("valid", "test"):
-            longest = max(data.manifest["splits"][split]["longest"].values())
-            if longest > MAX_POSITIONS:
-                place = f"a sentence of {longest:,} tokens with its end, the model has {MAX_POSITIONS:,} positions"
-                raise UserError(f"data={run.data.name}: {split} has {place}: take it out or cut it")
-        check_passes(run, longest_trained(data))
+        check_room(run, data)
         self._task = open_task(run, data, self._group.size)
         utils.set_torch_seed(run.seed)
         model = build_model(run.size, run.model, self._task)

@@ -16,6 +16,7 @@ from fakes.process import Command
 
 from lnexp import rundir
 from lnexp.launch import plan
+from lnexp.signals import ECHO_S
 
 RUN = ["train", "data=toy_copy", "size=tiny", "size.dropout=0.1", "schedule=constant", "optim.lr=2e-3",
        "decode.beam=2", "track=none", "devices.threads=1", "tokens_per_update=300", "max_updates=12",
@@ -87,10 +88,23 @@ def test_a_second_signal_ends_at_once(number: int, undisturbed: dict[str, Any]) 
     command = Command(RUN, "stuck")
     command.reach()
     command.strike(number)
-    time.sleep(0.5)
+    time.sleep(ECHO_S + 0.5)
     assert command.code is None
     os.kill(command.pid, number)
     assert command.end(3) in (-number, 130), command.said
+    goes_on_to(undisturbed)
+
+
+@pytest.mark.parametrize("number", [TERM, pytest.param(INT, marks=pytest.mark.slow)])
+def test_a_signal_that_comes_twice_at_once_is_one(number: int, undisturbed: dict[str, Any]) -> None:
+    """As GNU timeout sends it: to the process, then to its group. Nothing but the signal has update 5 saved."""
+    command = Command(RUN, "update")
+    command.reach()
+    os.kill(command.pid, number)
+    time.sleep(0.02)  # else the system may make one of them
+    command.strike(number)
+    assert command.end(10) == 130 and "Traceback" not in command.said, command.said
+    assert state() == "interrupted" and (folder() / "checkpoints" / "last.pt").exists()
     goes_on_to(undisturbed)
 
 

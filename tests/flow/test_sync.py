@@ -22,6 +22,7 @@ from fakes.wandb_server import FakeWandb, Recorded
 from lnexp import rundir
 from lnexp.cli import main
 from lnexp.guard import lock
+from lnexp.sync import samples
 from lnexp.track import client
 from lnexp.track.record import held
 
@@ -72,6 +73,19 @@ def test_a_sweep_that_was_never_tracked(tmp_path: Path, server: FakeWandb, capsy
     code, lines = _sync(tmp_path / "demo", capsys)
     assert code == 0 and all(line.endswith("complete already, 30 rows") for line in lines), lines
     assert "UpsertBucket" not in server.queries[sent:]  # nothing was opened again
+
+
+def test_sentences_of_kept_results_have_their_source(tmp_path: Path) -> None:
+    """Kept results name the prepared data with ~ in place of a home."""
+    data, folder = Path.home() / "cache" / "mine", tmp_path / "run"
+    for place in (data, folder):
+        place.mkdir(parents=True)
+    (data / "test.raw.de").write_text("das Haus\n")
+    (data / "test.raw.en").write_text("the house\n")
+    (folder / "hyp.test.txt").write_text("a house\n")
+    run = desk.a_run()
+    run.data.src, run.data.tgt = "de", "en"
+    assert samples(folder, run, {"data_folder": "~/cache/mine"}) == [("das Haus", "the house", "a house")]
 
 
 def _recorded_offline(tmp_path: Path) -> tuple[Path, Path]:

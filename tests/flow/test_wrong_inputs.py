@@ -69,6 +69,7 @@ SETTINGS = [
     (["optim.lr=0"], ["optim.lr=0", "> 0"]),
     (["optim.lr=-1"], ["optim.lr=-1", "> 0"]),
     (["optim.lr=nan"], ["optim.lr=nan", "finite"]),
+    (["devices.precision=fp16"], ["devices.precision=fp16: no fast kernels on a CPU", "devices=gpu"]),
     (["size.dropout=1"], ["size.dropout=1", "0 <= p < 1"]),
     (["run_name=a/b"], ["run_name=a/b", "folder"]),
     (["paths.outputs="], ["paths.outputs=", "need a folder"]),
@@ -149,6 +150,8 @@ def test_a_table_in_no_known_format(refuses: Callable[..., None], begun: Begun, 
     ("more", "words"),
     [
         ([], ["no checkpoints/best.pt", "train the run first"]),
+        (["--average", "2"], ["--average 2: has the parameters of 0 validations", "train with average=2"]),
+        (["average=0"], ["--average 0: need >= 1", "leave it out"]),
         (["seed=3"], ["seed=3", "decode=... and decode.name=value only"]),
         (["decode=beem"], ["decode=beem: no such option", "greedy"]),
         (["decode.beem=4"], ["decode.beem: no such setting", "did you mean decode.beam?"]),
@@ -159,7 +162,10 @@ def test_a_table_in_no_known_format(refuses: Callable[..., None], begun: Begun, 
     ids=lambda x: " ".join(x),
 )
 def test_eval(refuses: Callable[..., None], begun: Begun, more: list[str], words: list[str]) -> None:
-    refuses(["eval", str(begun(SMALL)), *more], *words)
+    folder = begun(SMALL)
+    before = sorted(folder.iterdir())
+    refuses(["eval", str(folder), *more], *words)
+    assert sorted(folder.iterdir()) == before  # no lock's file either
 
 
 def test_eval_of_a_sweep(refuses: Callable[..., None], begun: Begun) -> None:
@@ -256,6 +262,47 @@ def test_one_bad_job_stops_a_sweep_before_it_starts(
 def test_nothing_is_made_where_settings_are_wrong(refuses: Callable[..., None], tmp_path: Path) -> None:
     refuses(["train", *SMALL, "size.heads=3"], "size.heads=3")
     assert not (tmp_path / "outputs").exists() and not (tmp_path / "cache").exists()
+
+
+NO_GPU = [
+    (["devices=gpu"], ["devices.device=cuda: torch sees no CUDA device here", "use devices=cpu"]),
+    (["devices.device=auto", "devices.precision=fp16"], ["devices.precision=fp16: no fast kernels on a CPU"]),
+]
+
+
+@pytest.mark.parametrize(("bad", "words"), NO_GPU, ids=lambda x: " ".join(x))
+@pytest.mark.parametrize("sweep", [[], ["-m", "seed=1,2"]], ids=["run", "sweep"])
+def test_nothing_is_made_where_the_device_is_not_there(
+    refuses: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    bad: list[str], words: list[str], sweep: list[str],
+) -> None:  # fmt: skip
+    """Before the data is prepared, too; `show` does without the device, as for a run that is sent elsewhere."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    refuses(["train", *sweep, *SMALL, *bad], *words)
+    assert not (tmp_path / "outputs").exists() and not (tmp_path / "cache").exists()
+    assert main(["show", *sweep, *SMALL, *bad]) == 0
+
+
+@pytest.mark.parametrize("short", ["devices.max_tokens=5", "tokens_per_update=5"])
+def test_nothing_is_made_where_a_pass_is_too_short(refuses: Callable[..., None], tmp_path: Path, short: str) -> None:
+    refuses(["train", "-m", *SMALL, "seed=1,2", short], short, "longest training sentence")
+    assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.parametrize("begun_before", [False, True])
+def test_a_sweep_without_its_data_wants_nothing(
+    refuses: Callable[..., None], tmp_path: Path, begun_before: bool
+) -> None:
+    """Its archive is not in the folder that is named; a sweep of the same name stays as it was."""
+    sweep = tmp_path / "outputs" / "mine"
+    if begun_before:
+        sweep.mkdir(parents=True)
+        (sweep / "sweep.json").write_text('{"sweep": "mine", "wanted": []}')
+    before = {path: path.read_bytes() for path in sweep.glob("*")}
+    (tmp_path / "archives").mkdir()
+    missing = [*SMALL[1:], "data=iwslt14_deen", f"data.local={tmp_path}/archives", "sweep_name=mine", "seed=1,2"]
+    refuses(["train", "-m", *missing], f"{tmp_path}/archives")
+    assert {path: path.read_bytes() for path in sweep.glob("*")} == before and sweep.exists() == begun_before
 
 
 @pytest.mark.parametrize("command", [[str(Path(sys.executable).with_name("lnexp"))], [sys.executable, "-m", "lnexp"]])

@@ -163,10 +163,17 @@ def test_more_than_there_are_is_one_line_with_the_mend(files: list[Path], tmp_pa
         averaging.choose(tmp_path / "empty", 1)
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "2.0", "²", "1e3"])
+@pytest.mark.parametrize("text", ["", "x", "-1", "2.0", "²", "1e3", "None"])
 def test_a_number_that_is_none(text: str) -> None:
     with pytest.raises(UserError, match=f"^--average {text}: need a whole number"):
         averaging.asked(text)
+
+
+def test_no_mean_is_asked_for_by_no_number() -> None:
+    """0 is a setting of training."""
+    assert averaging.asked("none") == 0 and averaging.asked("1") == 1
+    with pytest.raises(UserError, match=r"^--average 00: need >= 1; leave it out"):
+        averaging.asked("00")
 
 
 def session(count: int) -> Any:

@@ -1,4 +1,4 @@
-"""The lock of a run folder, its log file, and the signals that stop a run in order."""
+"""The lock of a run folder, and its log file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import logging
 import os
 import platform
 import shutil
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from fakes import disk
 
 from lnexp import guard
 from lnexp.errors import UserError
-from lnexp.guard import FolderLost, Interrupted, Stop, lock
+from lnexp.guard import FolderLost, lock
 
 DAY = 86_400.0
 
@@ -182,79 +181,3 @@ def test_a_log_that_cannot_be_written_is_left_out(tmp_path: Path, capsys: pytest
         disk.fill(small)
         logging.getLogger("lnexp").error("a long story" * 1000)
     assert "Traceback" not in capsys.readouterr().err
-
-
-def test_a_signal_waits_while_there_is_something_to_save() -> None:
-    stop, reached = Stop(), []
-    with pytest.raises(Interrupted), stop.listening(), stop.gently():
-        signal.raise_signal(signal.SIGTERM)
-        reached.append("saved")
-        stop.obey()
-        reached.append("went on")
-    assert reached == ["saved"]
-
-
-def test_a_signal_at_the_end_of_training_counts() -> None:
-    stop = Stop()
-    with pytest.raises(Interrupted), stop.listening():
-        with stop.gently():
-            signal.raise_signal(signal.SIGINT)
-        pytest.fail("went on")
-
-
-def test_a_signal_ends_a_start_at_once() -> None:
-    stop = Stop()
-    with pytest.raises(Interrupted), stop.listening():
-        signal.raise_signal(signal.SIGTERM)
-        pytest.fail("went on")
-
-
-def test_a_second_ctrl_c_is_python_s_own() -> None:
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests run in the background
-    stop = Stop()
-    with pytest.raises(KeyboardInterrupt), stop.listening(), stop.gently():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        pytest.fail("went on")
-
-
-def test_handlers_are_put_back() -> None:
-    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-    before = [signal.getsignal(number) for number in numbers]
-    with Stop().listening():
-        assert signal.getsignal(signal.SIGUSR1) == before[2]  # nobody listens: not ours to take
-    assert [signal.getsignal(number) for number in numbers] == before
-
-
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-def test_a_launcher_s_signal_is_passed_on_afterwards(number: int) -> None:
-    stop, order = Stop(), []
-    before = signal.signal(number, lambda *_: order.append("launcher"))
-    try:
-        with pytest.raises(Interrupted), stop.listening(), stop.gently():
-            signal.raise_signal(number)
-            order.append("saved")
-            stop.obey()
-        stop.pass_on()
-    finally:
-        signal.signal(number, before)
-    assert order == ["saved", "launcher"]
-
-
-def test_other_signals_are_not_passed_on() -> None:
-    stop = Stop()
-    with pytest.raises(Interrupted), stop.listening():
-        signal.raise_signal(signal.SIGTERM)
-    stop.pass_on()  # SIGTERM would end the tests
-
-
-def test_another_thread_hears_no_signals() -> None:
-    def work() -> None:
-        with Stop().listening() as listening:
-            heard.append(listening)
-
-    heard: list[None] = []
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert heard == [None]

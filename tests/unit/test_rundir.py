@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from fakes import disk
 
 from lnexp import rundir
 from lnexp.errors import UserError
@@ -123,3 +124,26 @@ def test_a_damaged_status_is_one_line_with_a_mend(tmp_path: Path, content: str) 
     with pytest.raises(UserError, match=r"status\.json: .*delete it") as caught:
         rundir.read_status(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_could_be_made_is_not_made(tmp_path: Path) -> None:
+    assert rundir.check_writable(tmp_path / "a" / "b") == tmp_path
+    assert rundir.check_writable(tmp_path) == tmp_path
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["file", "link"])
+def test_a_folder_that_could_not_be_made_is_one_line(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    refused = rf"^paths\.outputs: .*/{place}/demo cannot be written \(N.*; set paths.outputs"
+    with pytest.raises(UserError, match=refused):
+        rundir.check_writable(tmp_path / place / "demo")
+
+
+def test_a_read_only_place_is_one_line(tmp_path: Path) -> None:
+    with (
+        disk.read_only(tmp_path),
+        pytest.raises(UserError, match=r"cannot be written \(Read-only file system\); set paths"),
+    ):
+        rundir.check_writable(tmp_path / "demo")
