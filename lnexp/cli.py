@@ -66,6 +66,11 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 0
+    finally:
+        if "wandb" in sys.modules:
+            from lnexp.track import client
+
+            client.forget(sys.modules["wandb"])
 
 
 def _help(verb: str) -> str:

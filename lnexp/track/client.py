@@ -30,7 +30,7 @@ CALL_S = 60.0
 """How long wandb's helper may take to start and to pass on a few questions."""
 SEND_S = 180.0
 """How long one run may take to be sent: INIT_S, FINISH_S, SETTLE_S and ASK_S, and the rows themselves."""
-FORGET_S = 10.0
+FORGET_S = 5.0
 """How long wandb's helper may take to end."""
 
 _T = TypeVar("_T")
@@ -219,10 +219,12 @@ def kill_core(wandb: Any) -> None:
 
 
 def forget(wandb: Any) -> None:
-    """Have wandb start anew with its next run, after one that failed; at most FORGET_S.
+    """Have wandb end its helper process and start anew with its next run; at most FORGET_S, twice.
 
-    A dead helper process fails every later run and makes the exit hook print a traceback; a living one holds the id
-    of the run that it could not start. Whatever teardown raises (SystemExit where the helper was killed) is no news.
+    At the end of a command, for wandb's own exit hook waits for the helper without a limit (seen with 0.31: on a busy
+    machine one that had asked a server in vain did not end, in 2 of 7 tries). And after a run that failed: a dead
+    helper fails every later run and makes the exit hook print a traceback; a living one holds the id of the run that it
+    could not start. Whatever teardown raises (SystemExit where the helper was killed) is no news.
     """
     core = _core(wandb)  # teardown forgets it first and then waits for it without a limit
 

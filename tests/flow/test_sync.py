@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import wandb
 
 sys.path.append(str(Path(__file__).parents[1]))
 
@@ -230,11 +229,24 @@ def test_a_helper_process_that_hangs_is_given_up(
     monkeypatch.setattr(client, "SEND_S", 60.0)
     assert _sync(folder, capsys)[0] == 0 and len(server.runs) == 1
 
+
+def test_a_helper_process_that_does_not_end_holds_up_no_command(
+    tmp_path: Path, server: FakeWandb, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(client, "FORGET_S", 0.5)
-    os.kill(desk.core(), signal.SIGSTOP)
+    settled, helpers = client.settled, []
+
+    def stopped(*arguments: Any) -> int:
+        rows = settled(*arguments)
+        helpers.append(desk.core())
+        os.kill(helpers[0], signal.SIGSTOP)
+        return rows
+
+    monkeypatch.setattr(client, "settled", stopped)
     start = time.monotonic()
-    client.forget(wandb)
-    assert time.monotonic() - start < 5
+    code, (line,) = _sync(_folder(tmp_path), capsys)
+    assert code == 0 and "sent 30 of 30 rows" in line and time.monotonic() - start < 20
+    assert not Path(f"/proc/{helpers[0]}").exists()
 
 
 @pytest.mark.slow
