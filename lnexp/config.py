@@ -282,4 +282,6 @@ def load(path: Path) -> Run:
         raise UserError(f"{path.parent}: not a run folder (no config.yaml)") from None
     except (OmegaConfBaseException, yaml.YAMLError, ValueError, OSError) as error:
         what = " ".join(str(error).split()).partition(" full_key:")[0]  # what follows is OmegaConf talking to itself
+        key = getattr(error, "full_key", None)
+        what = f"{key}: {what}" if key else what
         raise UserError(f"{path}: not a config of this version: {what[:200]}") from None

@@ -222,7 +222,8 @@ DAMAGED = [
     ("train", "status.json", '{"state', "delete it"),
     ("train", "status.json", "[]", "delete it"),
     ("eval", "config.yaml", "model: [", "not a config of this version"),
-    ("eval", "config.yaml", "warmup: 3", "not a config of this version"),
+    ("eval", "config.yaml", "warmup: 3", "not a config of this version: warmup: "),
+    ("eval", "config.yaml", "optim: {lr: abc}", "not a config of this version: optim.lr: Value 'abc'"),
     ("eval", "config.yaml", "", "not a config of this version"),
 ]
 
