@@ -52,8 +52,9 @@ def pace(results: Sequence[Result]) -> dict[str, Any] | None:
     the seeds where Pre-LN is there at a lower checkpoint, or fewer updates where `axis` says so: where the two are not
     validated equally often, whose checkpoints do not compare. `post_then` is the mirrored question, what Post-LN has
     at that checkpoint of Pre-LN (or at its latest validation up to those updates); `course` asks it at every
-    checkpoint of Pre-LN. `left_out` names the runs that are not compared, `without_target` counts the seeds whose last
-    value of Post-LN is not finite. Raises UserError where runs are of different data.
+    checkpoint of Pre-LN. `left_out` names the runs that are not compared, a Post-LN at chance among them,
+    `without_target` counts the seeds whose last value of Post-LN is not finite. Raises
+    UserError where runs are of different data.
     """
     check_data(results)
     found = [_pair(pair) for pair in pairs(results)]

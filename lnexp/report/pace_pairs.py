@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain, product
 from typing import Any
 
+from lnexp.claims import LEARNED
 from lnexp.report import wording
 from lnexp.report.collect import Flat, Result
 from lnexp.report.group import ALWAYS, Group, factors, group
@@ -42,8 +44,9 @@ class Pair:
 
     @property
     def partners(self) -> list[tuple[Result, Result]]:
-        """Runs of Post-LN (done) and Pre-LN (done or diverged) by seed; in the order of their seeds if none agrees."""
-        posts = _by_seed([run for run in self.post.runs if run.state == "done"])
+        """Runs of Post-LN (done, and not at chance) and Pre-LN (done or diverged) by seed; in the order of their seeds
+        if none agrees."""
+        posts = _by_seed([run for run in self.post.runs if run.state == "done" and not _at_chance(run)])
         pres = _by_seed([run for run in self.pre.runs if run.state in ENDED])
         if not set(posts) & set(pres):
             return list(zip(chain(*posts.values()), chain(*pres.values()), strict=False))
@@ -119,6 +122,15 @@ def _by_seed(runs: Sequence[Result]) -> dict[Any, list[Result]]:
     return found
 
 
+def _at_chance(run: Result) -> str | None:
+    """Say so where a run has not learned to translate: to be where it ends is no speed."""
+    best = max((bleu for _, bleu in run.series("valid", "bleu") if math.isfinite(bleu)), default=LEARNED)
+    return f"learned nothing (best valid sacreBLEU {best:.2f}, need {LEARNED:g})" if best < LEARNED else None
+
+
 def _why(run: Result) -> str:
     seed = f"seed {run.seed}" if run.seed is not None else wording.plain(run.name, 60)
-    return f"{seed}: {'no partner' if run.state == 'done' else wording.state(run)}"
+    if run.state != "done":
+        return f"{seed}: {wording.state(run)}"
+    chance = _at_chance(run) if run.flat.get("model.norm") == "post" else None
+    return f"{seed}: {chance or 'no partner'}"

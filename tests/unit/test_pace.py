@@ -135,12 +135,12 @@ def test_none_reaches() -> None:
 def test_losses_that_are_no_numbers_are_never_there() -> None:
     """Pre-LN breaks after its second validation; what it had before counts, nan and infinities do not."""
     nan, inf = math.nan, math.inf
-    write("post", 1, validations([5, nan, 4], [1, 2, 3]))
-    write("pre", 1, validations([nan, 4, nan], [9, 9, 9]), "diverged")
-    write("post", 2, validations([5, 4, nan], [1, 2, 3]))
-    write("pre", 2, validations([4, 4, 4], [9, 9, 9]))
-    write("post", 3, validations([5, 4.5, 4], [1, 2, nan]))
-    write("pre", 3, validations([inf, -inf, nan], [9, 9, 9]), "diverged")
+    write("post", 1, validations([5, nan, 4], [10, 20, 30]))
+    write("pre", 1, validations([nan, 4, nan], [90, 90, 90]), "diverged")
+    write("post", 2, validations([5, 4, nan], [10, 20, 30]))
+    write("pre", 2, validations([4, 4, 4], [90, 90, 90]))
+    write("post", 3, validations([5, 4.5, 4], [10, 20, nan]))
+    write("pre", 3, validations([inf, -inf, nan], [90, 90, 90]), "diverged")
     found = measure()
     (pair,) = found["pairs"]
     loss, bleu = entry(pair), entry(pair, "bleu")
@@ -267,6 +267,17 @@ def test_runs_of_two_scales_are_no_pair() -> None:
     assert not [note for note in notes if note.startswith("At a scale")]
 
 
+def test_what_learned_nothing_gives_no_target() -> None:
+    """To be where such a run ends is no speed. Without BLEU nothing is known against it."""
+    for seed, bleus in ((1, [0.1, 4.9]), (2, [5.0, 0.1]), (3, [math.nan, math.nan])):
+        write("post", seed, validations([9, 8], bleus))
+        write("pre", seed, validations([8, 7]))
+    (pair,) = measure()["pairs"]
+    assert [seed["seed"] for seed in entry(pair)["seeds"]] == [2, 3]
+    why = "Post-LN seed 1: learned nothing (best valid sacreBLEU 4.90, need 5)"
+    assert pair["left_out"] == [why, "Pre-LN seed 1: no partner"]
+
+
 def test_where_nothing_gives_a_target_that_is_said() -> None:
     """And not before all have ended."""
     write("post", 1, validations([5, math.nan]), "diverged")
@@ -329,9 +340,9 @@ def test_the_demo_of_the_reports() -> None:
 def race() -> None:
     """Write two seeds: Post-LN ends at 4 with its 4th; Pre-LN is there with its 2nd and, seed 2, never."""
     for seed in (1, 2):
-        write("post", seed, validations([7, 6, 5, 4], [1, 2, 3, 4]))
-    write("pre", 1, validations([5, 4, 3, 2], [4, 5, 6, math.nan]))
-    write("pre", 2, validations([7, 6.5, 6, 5], [2, 3, 5, 6]))
+        write("post", seed, validations([7, 6, 5, 4], [10, 20, 30, 40]))
+    write("pre", 1, validations([5, 4, 3, 2], [40, 50, 60, math.nan]))
+    write("pre", 2, validations([7, 6.5, 6, 5], [20, 30, 50, 60]))
 
 
 def test_the_figure_shows_target_and_arrivals(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,8 +369,8 @@ def test_the_figures_curves() -> None:
     pres = [pre for _, pre in pair.partners]
     assert figure_pace.curve(pres, "loss_bits", "checkpoint") == [(1, [5, 7]), (2, [4, 6.5]), (3, [3, 6]), (4, [2, 5])]
     assert figure_pace.curve(pres, "bleu", "updates")[2:] == [
-        (300, [6, 5]),
-        (400, [6]),
+        (300, [60, 50]),
+        (400, [60]),
     ]  # what is no number is not drawn
 
 
