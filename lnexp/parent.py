@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from lnexp.signals import echo
+from lnexp.signals import answered, echo
 
 # Set by the process that launches, inherited by its workers.
 VARIABLE = "LNEXP_PARENT"
@@ -64,10 +64,6 @@ def stopped() -> bool:
 @contextmanager
 def passing_on() -> Iterator[None]:
     """Pass the first SIGTERM or Ctrl-C on to the workers and wait for them; a second ends at once, and them with it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     asked: list[int] = []
 
     def ask(number: int, frame: object) -> None:
@@ -81,14 +77,8 @@ def passing_on() -> Iterator[None]:
             raise KeyboardInterrupt
         asked.append(number)
 
-    for number, handler in before.items():
-        if handler != signal.SIG_IGN:
-            signal.signal(number, ask)
-    try:
+    with answered([n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) != signal.SIG_IGN], ask):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     if asked:
         raise KeyboardInterrupt
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 from time import monotonic
 
@@ -40,26 +40,33 @@ def _forget() -> None:
 
 
 @contextlib.contextmanager
-def sigterm_like_ctrl_c() -> Iterator[None]:
-    """Have SIGTERM end a command as Ctrl-C does, whatever it is at: in order, with exit code 130."""
+def answered(numbers: Iterable[int], answer: Callable[[int, object], None]) -> Iterator[None]:
+    """Have `answer` take these signals, then whoever had them before. Signals go to the main thread: on another one,
+    where a launcher may put a run, nothing is done, for it is stopped by its process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-
-    def end(number: int, frame: object) -> None:
-        if not echo():
-            raise KeyboardInterrupt
-
-    before = {signal.SIGTERM: signal.getsignal(signal.SIGTERM)}
-    if signal.getsignal(signal.SIGINT) == signal.default_int_handler:
-        before[signal.SIGINT] = signal.default_int_handler
+    before = {number: signal.getsignal(number) for number in numbers}
     for number in before:
-        signal.signal(number, end)
+        signal.signal(number, answer)
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def sigterm_like_ctrl_c() -> Iterator[None]:
+    """Have SIGTERM end a command as Ctrl-C does, whatever it is at: in order, with exit code 130."""
+
+    def end(number: int, frame: object) -> None:
+        if not echo():
+            raise KeyboardInterrupt
+
+    own = signal.getsignal(signal.SIGINT) == signal.default_int_handler
+    with answered([signal.SIGTERM, *([signal.SIGINT] if own else [])], end):
+        yield
 
 
 class Stop:
@@ -75,10 +82,6 @@ class Stop:
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
-        # Signals go to the main thread; a run that a launcher put on another one is stopped by its process.
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
         before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         if before[signal.SIGINT] == signal.SIG_IGN:  # as in a background job
             del before[signal.SIGINT]
@@ -98,13 +101,8 @@ class Stop:
                 _forget()  # for whoever has it now it is the first
                 signal.raise_signal(number)
 
-        for number in before:
-            signal.signal(number, ask)
-        try:
+        with answered(before, ask):
             yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     @contextlib.contextmanager
     def gently(self) -> Iterator[None]:
