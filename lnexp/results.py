@@ -22,7 +22,7 @@ def show_table(path: str, form: str, outputs: str) -> int:
     try:
         written = table.write(path, form, outputs, Tester())
     except UserError:
-        print(table.render(results, form))  # a fault of the runs comes up again here
+        print(table.render(results, form, Tester()))  # a fault of the runs comes up again here
         raise
     if form == "md":
         print(written[0].read_text(encoding="utf-8"))

@@ -87,7 +87,15 @@ def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
-        raise UserError(f"{path}: cannot be read as JSON ({error}); delete it to have it made again") from None
+        mend = _AGAIN.get(path.name, "put it back, or delete it")
+        raise UserError(f"{path}: cannot be read as JSON ({error}); {mend}") from None
+
+
+_AGAIN = {
+    "status.json": "delete it, and the command that trained the run goes on and writes it again",
+    "probe.json": "delete it to have it made again",
+    "scores.json": "put it back, or delete it: `lnexp eval` makes it again while the checkpoints are there",
+}
 
 
 class RowFile:
@@ -170,5 +178,5 @@ def read_status(folder: Path) -> dict[str, Any] | None:
         return None
     status = read_json(path)
     if not isinstance(status, dict) or status.get("state") not in STATES:
-        raise UserError(f"{path}: need a state, one of {', '.join(STATES)}; delete it to have it made again")
+        raise UserError(f"{path}: need a state, one of {', '.join(STATES)}; {_AGAIN['status.json']}")
     return status

@@ -17,6 +17,8 @@ from typing import Any
 from lnexp import rundir
 from lnexp.config import Run
 from lnexp.errors import UserError
+from lnexp.report import damage
+from lnexp.report.damage import Score as Score
 from lnexp.report.frozen import read_config
 from lnexp.report.live import validations
 
@@ -28,20 +30,6 @@ STATES = ("done", "running", "diverged", "failed", "interrupted", DAMAGED, PROBE
 _DEPTH = 2  # outputs/ itself -> sweep -> run
 
 Flat = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Score:
-    """One entry of scores.json: a number and everything that says which number it is."""
-
-    split: str
-    metric: str
-    value: float
-    signature: str
-    checkpoint: str
-    n_sentences: int
-    decode: str
-    data: str
 
 
 @dataclass
@@ -106,8 +94,9 @@ class Result:
                 getattr(self, name)
             except UserError as error:
                 self.state, self.reason = DAMAGED, str(error)
-        if self.state == "done" and not self._validations:
-            self.state, self.reason = DAMAGED, str(_no_rows(self.folder))
+        ended = self.updates if self.state == "done" else None
+        if self.state != DAMAGED and (fault := damage.fault_of(self._validations, ended)):
+            self.state, self.reason = DAMAGED, f"{self.folder / 'metrics.jsonl'}: {fault}; {damage.MEND}"
         if self.state == DAMAGED:
             self.scores = []
             self.__dict__ |= {"rows": [], "_validations": [], "timing": {}}
@@ -199,7 +188,7 @@ def _subfolders(folder: Path) -> list[Path]:
 
 
 def _run_folders(folder: Path, depth: int) -> list[Path]:
-    if (folder / "config.yaml").is_file():
+    if any((folder / name).is_file() for name in ("config.yaml", "status.json")):
         return [folder]
     return [run for sub in _subfolders(folder) for run in _run_folders(sub, depth - 1)] if depth else []
 
@@ -236,15 +225,15 @@ def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
             if status.get("state") not in rundir.STATES:
                 raise UserError(f"{folder / 'status.json'}: state {status.get('state')!r} is none of {rundir.STATES}")
             # Everything is read before the state is set: a run with one damaged file is damaged, not half done.
-            result.updates, wall_s = int(status.get("updates") or 0), float(status.get("wall_s") or 0)
+            result.updates, wall_s = damage.counts(status, folder / "status.json")
             result.wall_s = wall_s if math.isfinite(wall_s) else 0.0
             result.reason = status.get("reason")
         result.env = _read_optional(folder / "env.json", dict)
         if isinstance(data := result.env.get("data_folder"), str):  # kept results have ~ in place of a home
             result.env["data_folder"] = str(Path(data).expanduser())
-        result.scores = [_score(s, folder / "scores.json") for s in _read_optional(folder / "scores.json", list)]
+        result.scores = [damage.score(s, folder / "scores.json") for s in _read_optional(folder / "scores.json", list)]
         if status and status["state"] == "done":
-            _expect_whole(folder, result.scores)
+            damage.expect_whole(folder, result.scores)
         result.state = status["state"] if status else untrained
     except (UserError, ValueError, TypeError) as error:
         named = isinstance(error, UserError)
@@ -263,32 +252,3 @@ def _read_optional(path: Path, kind: type) -> Any:
 def _expect(content: Any, path: Path, kind: type) -> None:
     if not isinstance(content, kind):
         raise UserError(f"{path}: need a {'mapping' if kind is dict else 'list'}, found {type(content).__name__}")
-
-
-def _expect_whole(folder: Path, scores: list[Score]) -> None:
-    """A run that is done has written all its numbers; one without them would drop out of a mean without a word."""
-    if not scores:
-        again = f"`lnexp eval {folder}` makes it again while the checkpoints are there"
-        raise UserError(f"{folder / 'scores.json'}: holds no score of a run that is done; {again}, or put it back")
-    if not (folder / "metrics.jsonl").is_file():
-        raise _no_rows(folder)
-
-
-def _no_rows(folder: Path) -> UserError:
-    mend = "put it back, or delete the folder to have the run made again"
-    return UserError(f"{folder / 'metrics.jsonl'}: holds no validation of a run that is done; {mend}")
-
-
-def _score(entry: Any, path: Path) -> Score:
-    try:
-        text = {k: str(entry[k]) for k in ("split", "metric", "signature", "checkpoint", "decode", "data")}
-        value, sentences = entry["value"], entry["n_sentences"]
-        if type(value) not in (int, float) or not 0 <= value <= 100:  # NaN fails this, too
-            raise ValueError(f"value (found {value!r}, need a BLEU of 0 to 100)")
-        if type(sentences) is not int or sentences < 1:
-            raise ValueError(f"n_sentences (found {sentences!r})")
-        return Score(value=float(value), n_sentences=sentences, **text)
-    except (TypeError, KeyError, ValueError) as error:
-        raise UserError(
-            f"{path}: a score lacks or misspells {error}; `lnexp eval {path.parent}` makes it again"
-        ) from None

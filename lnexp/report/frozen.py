@@ -42,13 +42,17 @@ def read_config(path: Path) -> dict[str, Any]:
                 wrong = wrong or fault
         except (yaml.YAMLError, TypeError, ValueError):
             config, wrong = _parse(text)  # not as `freeze` writes it: take it whole, for its value or for its error
+    except FileNotFoundError:
+        raise UserError(
+            f"{path}: is missing; put it back, or delete the run folder to have the run made again"
+        ) from None
     except (yaml.YAMLError, ValueError, OSError) as error:
         raise UserError(f"{path}: cannot be read as YAML ({' '.join(str(error).split())})") from None
     if not isinstance(config, dict):
         raise UserError(f"{path}: need a mapping, found {type(config).__name__}")
     if not config:
         raise UserError(f"{path}: is empty; delete the run folder to have the run made again")
-    if wrong := _missing(config) or wrong:
+    if wrong := wrong or _missing(config):
         raise UserError(f"{path}: {wrong}; {_MEND}")
     return config
 
@@ -66,10 +70,11 @@ def _missing(config: dict[str, Any]) -> str | None:
     for name in _ALWAYS:
         value: Any = config
         for step in name:
-            value = value.get(step, ...) if isinstance(value, dict) else {}
+            value = value.get(step, ...) if isinstance(value, dict) else ...
         if value is ...:
             return f"{'.'.join(name)}: is missing"
-    return None
+    norm = config["model"]["norm"]
+    return None if norm in ("post", "pre") else f"model.norm: {norm!s:.40}: need post or pre"
 
 
 def _ill_typed(found: Any, kind: Any, name: str) -> str | None:

@@ -44,9 +44,11 @@ class Pair:
 
     @property
     def partners(self) -> list[tuple[Result, Result]]:
-        """Runs of Post-LN (done, and not at chance) and Pre-LN (done or diverged) by seed; in the order of their seeds
-        if none agrees."""
-        posts = _by_seed([run for run in self.post.runs if run.state == "done" and not _at_chance(run)])
+        """Runs of Post-LN (done) and Pre-LN (done or diverged) by seed; in the order of their seeds if none agrees.
+
+        None where Post-LN has learned nothing on the mean: seeds are not chosen by what came of them.
+        """
+        posts = _by_seed([] if _at_chance(self.post) else [run for run in self.post.runs if run.state == "done"])
         pres = _by_seed([run for run in self.pre.runs if run.state in ENDED])
         if not set(posts) & set(pres):
             return list(zip(chain(*posts.values()), chain(*pres.values()), strict=False))
@@ -58,7 +60,10 @@ class Pair:
         used = {id(run) for two in self.partners for run in two}
         sides = (("post", self.post), ("pre", self.pre))
         return [
-            f"{wording.MODELS[norm]} {_why(run)}" for norm, side in sides for run in side.runs if id(run) not in used
+            f"{wording.MODELS[norm]} {_why(run, side)}"
+            for norm, side in sides
+            for run in side.runs
+            if id(run) not in used
         ]
 
 
@@ -122,15 +127,18 @@ def _by_seed(runs: Sequence[Result]) -> dict[Any, list[Result]]:
     return found
 
 
-def _at_chance(run: Result) -> str | None:
-    """Say so where a run has not learned to translate: to be where it ends is no speed."""
-    best = max((bleu for _, bleu in run.series("valid", "bleu") if math.isfinite(bleu)), default=LEARNED)
-    return f"learned nothing (best valid sacreBLEU {best:.2f}, need {LEARNED:g})" if best < LEARNED else None
+def _at_chance(post: Group) -> str | None:
+    """Say so where Post-LN has not learned to translate: to be where it ends is no speed."""
+    series = [run.series("valid", "bleu") for run in post.runs if run.state == "done"]
+    best = [max(finite) for its in series if (finite := [bleu for _, bleu in its if math.isfinite(bleu)])]
+    if not best or (mean := math.fsum(best) / len(best)) >= LEARNED:
+        return None
+    return f"Post-LN has learned nothing (best valid sacreBLEU {mean:.2f} on the mean, need {LEARNED:g})"
 
 
-def _why(run: Result) -> str:
+def _why(run: Result, side: Group) -> str:
     seed = f"seed {run.seed}" if run.seed is not None else wording.plain(run.name, 60)
     if run.state != "done":
         return f"{seed}: {wording.state(run)}"
-    chance = _at_chance(run) if run.flat.get("model.norm") == "post" else None
+    chance = _at_chance(side) if side.flat.get("model.norm") == "post" else None
     return f"{seed}: {chance or 'no partner'}"

@@ -116,7 +116,7 @@ def write_run(
     folder: Path,
     config: Run,
     state: str = "done",
-    updates: int = UPDATES,
+    updates: int | None = None,
     reason: str | None = None,
     metrics: list[dict[str, Any]] | None = None,
     scores: list[dict[str, Any]] | None = None,
@@ -128,6 +128,9 @@ def write_run(
 ) -> Path:
     """Write one run folder by the contract; checkpoints are holes of a realistic size, which take no room. A run that
     is done has a validation and a score, these where none are given."""
+    if updates is None:
+        validated = [row["updates"] for row in metrics or () if row["split"] == "valid"] if state == "done" else []
+        updates = max(validated, default=UPDATES)
     if state == "done" and metrics is None:
         metrics = [{"split": "valid", "updates": updates, "epoch": updates / PER_EPOCH, "wall_s": 0.2 * updates,
                     "loss_bits": 5.0, "nll_bits": 3.5, "bleu": 20.0}]  # fmt: skip

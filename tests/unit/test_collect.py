@@ -367,7 +367,8 @@ def test_a_torn_last_row_is_passed_over(demo: Path) -> None:
 
 ABSENT = {
     "scores.json": "holds no score of a run that is done; `lnexp eval ",
-    "metrics.jsonl": "holds no validation of a run that is done; put it back, or delete the folder",
+    "metrics.jsonl": "is missing of a run that is done; put it back, or delete the folder",
+    "config.yaml": "is missing; put it back, or delete the run folder",
     "status.json": "is missing beside metrics.jsonl; the command that trained it goes on",
 }
 
@@ -386,6 +387,35 @@ def test_what_a_done_run_has_written_and_is_gone_is_damage(demo: Path, name: str
     if content is None:
         (result,) = (r for r in collect(demo) if r.state == "damaged")
         assert (result.reason or "").startswith(f"{file}: {ABSENT[name]}")
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"loss_bits": -4.0}, "valid loss_bits -4.0 at update 300"),
+        ({"loss_bits": "x"}, "valid loss_bits 'x' at update 300"),
+        ({"bleu": 400}, "valid bleu 400 at update 300"),
+        ({"bleu": "30.9"}, "valid bleu '30.9' at update 300"),
+        ({"updates": 150}, "ends with a validation at update 150 of 300"),
+        ({"updates": "q"}, "ends with a validation at update 150 of 300"),
+    ],
+)
+def test_a_validation_that_is_none_is_damage(tmp_path: Path, row: dict[str, Any], words: str) -> None:
+    one(tmp_path / "s", "a")
+    file = one(tmp_path / "s", "b", seed=2) / "metrics.jsonl"
+    first, last = (json.loads(line) for line in file.read_text().splitlines() if '"valid"' in line)
+    file.write_text("".join(json.dumps(each) + "\n" for each in (first, {**last, **row})))
+    (damaged,) = (r for r in collect(tmp_path / "s") if r.state == "damaged")
+    assert damaged.reason == f"{file}: {words}; put it back, or delete the folder to have the run made again"
+
+
+@pytest.mark.parametrize(("name", "value"), [("updates", "x"), ("updates", -3), ("updates", 1.5), ("wall_s", "x")])
+def test_a_count_that_is_none_is_damage(tmp_path: Path, name: str, value: object) -> None:
+    one(tmp_path / "s", "a")
+    file = one(tmp_path / "s", "b", seed=2) / "status.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {name: value}))
+    (damaged,) = (r for r in collect(tmp_path / "s") if r.state == "damaged")
+    assert damaged.reason == f"{file}: {name}: {value!r}: need a number >= 0; put it back as it was"
 
 
 def test_other_files_may_be_absent(demo: Path) -> None:
@@ -418,6 +448,8 @@ def test_a_score_that_is_no_bleu_is_damage(tmp_path: Path, value: object) -> Non
         ("seed: 1\n", "seed: one\n", "seed: one: need a whole number"),
         ("  d_model: ", "  d_model: [1]\n  old: ", "size.d_model: [1]: need a whole number"),
         ("optim:\n", "optim: 3\nelse:\n", "optim: 3: need a mapping"),
+        ("optim:\n", "else:\n", "optim.lr: is missing"),
+        ("  norm: post\n", "  norm: foo\n", "model.norm: foo: need post or pre"),
     ],
 )
 def test_a_setting_that_is_none_is_damage(tmp_path: Path, before: str, after: str, words: str) -> None:

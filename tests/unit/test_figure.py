@@ -68,6 +68,8 @@ def test_seeds_with_epochs_of_other_lengths_are_laid_together(demo: Path) -> Non
     for row in rows:
         row["updates"] += 1
     (file / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    status = json.loads((file / "status.json").read_text())
+    (file / "status.json").write_text(json.dumps(status | {"updates": status["updates"] + 1}))
     points = figure_curves.lines(collect(demo))["adam"]["bleu"][2].points
     assert [len(values) for _, values in points] == [2] * 8
 

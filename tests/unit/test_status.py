@@ -34,7 +34,10 @@ def running(folder: Path, updates: int = 600, rows: list[rundir.Row] | None = No
 
 
 def ends(folder: Path, state: str = "done") -> None:
-    """Let it come to its end as training does: the scores are there before the state."""
+    """Let it come to its end as training does: last validation and scores are there before the state."""
+    with open(folder / "metrics.jsonl", "a") as file:
+        last = {"split": "valid", "updates": 1200, "epoch": 2.6, "wall_s": 250.0, "loss_bits": 4.7, "bleu": 30.0}
+        file.write(json.dumps(last) + "\n")
     rundir.write_json(folder / "scores.json", [fake.score(30.0)])
     rundir.write_status(folder, state, 1200, 252.0)
 
