@@ -221,9 +221,6 @@ def _read(folder: Path, overrides: tuple[str, ...]) -> Result:
             probed = (folder / "probe.json").is_file()
             untrained, result.reason = (PROBED, None) if probed else (MISSING, "not begun")
         else:
-            _expect(status, folder / "status.json", dict)
-            if status.get("state") not in rundir.STATES:
-                raise UserError(f"{folder / 'status.json'}: state {status.get('state')!r} is none of {rundir.STATES}")
             # Everything is read before the state is set: a run with one damaged file is damaged, not half done.
             result.updates, wall_s = damage.counts(status, folder / "status.json")
             result.wall_s = wall_s if math.isfinite(wall_s) else 0.0

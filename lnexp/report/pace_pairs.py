@@ -58,10 +58,10 @@ class Pair:
     def left_out(self) -> list[str]:
         """Name the runs without a partner, and why: "Post-LN seed 2: diverged at update 900"."""
         used = {id(run) for two in self.partners for run in two}
-        sides = (("post", self.post), ("pre", self.pre))
+        sides = (("post", self.post, _at_chance(self.post)), ("pre", self.pre, None))
         return [
-            f"{wording.MODELS[norm]} {_why(run, side)}"
-            for norm, side in sides
+            f"{wording.MODELS[norm]} {_why(run, chance)}"
+            for norm, side, chance in sides
             for run in side.runs
             if id(run) not in used
         ]
@@ -136,9 +136,6 @@ def _at_chance(post: Group) -> str | None:
     return f"Post-LN has learned nothing (best valid sacreBLEU {mean:.2f} on the mean, need {LEARNED:g})"
 
 
-def _why(run: Result, side: Group) -> str:
+def _why(run: Result, chance: str | None) -> str:
     seed = f"seed {run.seed}" if run.seed is not None else wording.plain(run.name, 60)
-    if run.state != "done":
-        return f"{seed}: {wording.state(run)}"
-    chance = _at_chance(side) if side.flat.get("model.norm") == "post" else None
-    return f"{seed}: {chance or 'no partner'}"
+    return f"{seed}: {chance or 'no partner' if run.state == 'done' else wording.state(run)}"

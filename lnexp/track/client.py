@@ -189,6 +189,15 @@ def within(wandb: Any, seconds: float, call: Callable[[], _T]) -> _T:
         except BaseException as error:
             failed.append(error)
 
+    if not _ends(work, seconds, lambda: kill_core(wandb)):
+        raise ConnectionError(f"wandb's helper process did not answer in {seconds:.0f} s")
+    if failed:
+        raise failed[0]
+    return given[0]
+
+
+def _ends(work: Callable[[], None], seconds: float, kill: Callable[[], None]) -> bool:
+    """Do `work` on a thread and say whether it ended in so many seconds; where not, `kill` what it waits for."""
     worker = threading.Thread(target=work, name="wandb-call", daemon=True)
     worker.start()
     try:
@@ -196,13 +205,9 @@ def within(wandb: Any, seconds: float, call: Callable[[], _T]) -> _T:
     finally:
         late = worker.is_alive()
         if late:
-            kill_core(wandb)
+            kill()
             worker.join(FORGET_S)
-    if late:
-        raise ConnectionError(f"wandb's helper process did not answer in {seconds:.0f} s")
-    if failed:
-        raise failed[0]
-    return given[0]
+    return not late
 
 
 def _core(wandb: Any) -> Any:
@@ -232,12 +237,7 @@ def forget(wandb: Any) -> None:
         with contextlib.suppress(BaseException):
             wandb.teardown()
 
-    worker = threading.Thread(target=work, name="wandb-teardown", daemon=True)
-    worker.start()
-    worker.join(FORGET_S)
-    if worker.is_alive() and core:
-        core.kill()
-        worker.join(FORGET_S)
+    _ends(work, FORGET_S, lambda: core.kill() if core else None)
 
 
 def line(error: BaseException) -> str:
